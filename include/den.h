@@ -1,0 +1,401 @@
+/*
+ * den.h - libden: a computer of its own for every agent.
+ *
+ * Link with `pkg-config --cflags --libs den`. The library needs nothing running: a call that needs
+ * a box's keeper and finds none starts it. It starts no thread, installs no signal handler and
+ * writes to no descriptor but its own.
+ *
+ *   struct den *d;
+ *   struct den_box *box;
+ *   struct den_err err;
+ *
+ *   den_open(NULL, &d, &err);
+ *   den_box_create(d, &(struct den_box_spec){ .size = sizeof(struct den_box_spec) }, &box, &err);
+ *   ... den_exec_start(), den_exec_wait(), den_file_read() ...
+ *   den_box_delete(box, 0, &err);
+ *   den_box_close(box);
+ *   den_close(d);
+ *
+ * Conventions
+ * - A function returns 0, or -1 with *err filled in. Results are written only on success.
+ * - A struct that you fill in starts with `size`: set it to sizeof(that struct). It lets the struct
+ *   grow without breaking programs that were built earlier. A zero or NULL member means the default.
+ * - What you pass in is copied before the call returns; you keep it.
+ * - What a function gives you in `ret` is yours, and the comment says which function ends it.
+ * - One struct den and all that came from it belong to one thread at a time.
+ * - Whatever a box produced (output, file names, link targets, tags) is hostile: any bytes.
+ */
+#ifndef DEN_H
+#define DEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define DEN_VERSION "0.1.0"
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+#ifndef DEN_ERR_TYPES
+#define DEN_ERR_TYPES
+enum den_code {
+	DEN_OK,
+	DEN_INVALID,	 /* the request makes no sense: fix it */
+	DEN_NOT_FOUND,	 /* no such box, exec, file, template */
+	DEN_CONFLICT,	 /* not in the state it is in: name taken, box stopped, directory not empty */
+	DEN_DENIED,	 /* not permitted */
+	DEN_LIMIT,	 /* a limit was reached: disk, memory, number of things */
+	DEN_TIMEOUT,	 /* took too long */
+	DEN_UNSUPPORTED, /* this host cannot; the message says what is missing */
+	DEN_INTERNAL,	 /* a defect, or the machine failed */
+};
+struct den_err {
+	enum den_code code; /* stable: maps one to one to an exit status and an HTTP status */
+	int sys;	    /* errno that caused it, 0 if none */
+	char msg[244];	    /* "outer: inner: reason", for people */
+};
+#endif
+
+/** den_code_str() - "not_found" and so on: stable names, for JSON */
+const char *den_code_str(enum den_code code);
+/** den_version() - version of the library that is loaded */
+const char *den_version(void);
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+struct den;
+struct den_box;
+struct den_exec;
+
+struct den_options {
+	size_t size;
+	const char *state; /* state directory; NULL: $DEN_STATE, else /var/lib/den as root, else
+			      $XDG_STATE_HOME/den, else ~/.local/state/den */
+	const char *exe;   /* the den executable; NULL: $DEN_EXE, else the installed one */
+};
+
+/**
+ * den_open() - choose a state directory; nothing is started or created yet
+ * @opt: may be NULL
+ * @ret: end it with den_close(), after everything that came from it
+ */
+int den_open(const struct den_options *opt, struct den **ret, struct den_err *err);
+void den_close(struct den *d); /* NULL is allowed */
+/** den_state_dir() - where the state is; valid until den_close() */
+const char *den_state_dir(const struct den *d);
+
+/* ---- boxes ----------------------------------------------------------------------------------- */
+
+struct den_mount {
+	const char *host; /* directory or file on the host, absolute */
+	const char *box;  /* where it appears, absolute; made when missing */
+	bool ro;
+};
+
+/** struct den_box_spec - what a box is to be; 0 is "no limit" except where said */
+struct den_box_spec {
+	size_t size;
+	const char *name;	   /* a-z 0-9 . _ -; NULL: known by its id alone */
+	const char *template_name; /* NULL: "host" */
+	const char *wall;	   /* NULL: "container" */
+	const char *net;	   /* NULL: "none" */
+	const char *hostname;	   /* NULL: the name, else the id */
+	const char *user;	   /* who execs run as when they do not say; NULL: "root" */
+	const char *workdir;	   /* NULL: home of the user */
+	const char *const *env;	   /* "K=V" for every exec, NULL-terminated; NULL: none */
+	const struct den_mount *mounts;
+	size_t n_mounts;
+	uint64_t cpu_milli;	 /* thousandths of a processor */
+	uint64_t memory;	 /* bytes */
+	uint64_t pids;		 /* processes and threads; 0: 4096 */
+	uint64_t disk;		 /* bytes of changes */
+	uint64_t nofile;	 /* open files of one process; 0: 1048576 or what the host allows */
+	uint64_t max_runtime_ms; /* stopped that long after its start */
+	bool ephemeral;		 /* deleted when this box handle is closed, or its program dies */
+};
+
+/**
+ * den_box_create() - make a box and start it
+ * @ret: connected and running; end the handle with den_box_close(), the box with den_box_delete()
+ *
+ * When it returns 0 the box is on disk: it survives a crash of anything. When it fails nothing stays.
+ */
+int den_box_create(struct den *d, const struct den_box_spec *spec, struct den_box **ret,
+	struct den_err *err);
+/**
+ * den_box_open() - connect to a box by name or id; a stopped one stays stopped
+ * @ref: name, id, or a prefix of an id (8 characters or more) that fits just one
+ */
+int den_box_open(struct den *d, const char *ref, struct den_box **ret, struct den_err *err);
+void den_box_close(struct den_box *box); /* its execs are detached; NULL is allowed */
+const char *den_box_id(const struct den_box *box);
+
+int den_box_start(struct den_box *box, struct den_err *err);
+/** den_box_stop() - end all processes (TERM, after grace_ms KILL); the file system stays */
+int den_box_stop(struct den_box *box, uint64_t grace_ms, struct den_err *err);
+int den_box_pause(struct den_box *box, struct den_err *err);
+int den_box_resume(struct den_box *box, struct den_err *err);
+/** den_box_delete() - remove it; a running one is DEN_CONFLICT unless @force. The handle stays open. */
+int den_box_delete(struct den_box *box, bool force, struct den_err *err);
+/** den_box_wait() - return when the box is no longer running or paused */
+int den_box_wait(struct den_box *box, struct den_err *err);
+
+struct den_box_info {
+	const char *id, *name, *template_name, *wall, *net, *hostname, *user, *workdir; /* some NULL */
+	const char *state;	/* "creating" "running" "paused" "stopped" "deleting" */
+	const char *reason;	/* why it stopped, NULL when asked to */
+	const char *detail;	/* what it is made of, for people */
+	const char *boot_id;
+	const char *const *env;
+	const struct den_mount *mounts;
+	size_t n_mounts;
+	uint64_t cpu_milli, memory, pids, disk, nofile, max_runtime_ms;
+	bool ephemeral;
+	int64_t created_ms, started_ms, stopped_ms; /* Unix time; 0: never */
+	pid_t init_pid, keeper_pid;		    /* on the host; 0: none */
+};
+int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err *err);
+/** den_list() - all boxes, oldest first; starts no keeper. @ret: array of @n, den_box_infos_free() */
+int den_list(struct den *d, struct den_box_info **ret, size_t *n, struct den_err *err);
+void den_box_infos_free(struct den_box_info *infos, size_t n); /* also for den_box_info(), n = 1 */
+
+/** struct den_stats - measured from the host's side; `has` tells what this host can measure */
+struct den_stats {
+	uint64_t has; /* DEN_STAT_* */
+	uint64_t cpu_usec, throttled_usec, memory, memory_peak, memory_limit, pids, pids_max;
+	uint64_t disk, disk_limit, io_read, io_write, oom_kills;
+};
+enum den_stat_bits {
+	DEN_STAT_CPU = 1 << 0,
+	DEN_STAT_THROTTLED = 1 << 1,
+	DEN_STAT_MEMORY = 1 << 2,
+	DEN_STAT_MEMORY_PEAK = 1 << 3,
+	DEN_STAT_MEMORY_LIMIT = 1 << 4,
+	DEN_STAT_PIDS = 1 << 5,
+	DEN_STAT_PIDS_MAX = 1 << 6,
+	DEN_STAT_DISK = 1 << 7,
+	DEN_STAT_DISK_LIMIT = 1 << 8,
+	DEN_STAT_IO_READ = 1 << 9,
+	DEN_STAT_IO_WRITE = 1 << 10,
+	DEN_STAT_OOM_KILLS = 1 << 11,
+};
+int den_box_stats(struct den_box *box, struct den_stats *ret, struct den_err *err);
+
+/* ---- execs ----------------------------------------------------------------------------------- */
+
+enum den_exec_flags {
+	DEN_EXEC_TTY = 1 << 0,	  /* a terminal: output comes as stream 1 only */
+	DEN_EXEC_STDIN = 1 << 1,  /* den_exec_write() feeds it; else it reads end of file */
+	DEN_EXEC_DETACH = 1 << 2, /* the handle only tells the pid; output is kept in the box */
+	DEN_EXEC_KILL_ON_CLOSE = 1 << 5, /* the whole tree is killed when the handle's program goes */
+};
+
+struct den_exec_opt {
+	size_t size;
+	const char *const *argv; /* NULL-terminated; looked up in the box's PATH */
+	const char *const *env;	 /* "K=V", over the box's own; NULL: none */
+	const char *cwd;	 /* NULL: the box's workdir */
+	const char *user;	 /* name or uid[:gid]; NULL: the box's user */
+	const char *tag;	 /* to find it again; unique among running execs */
+	unsigned flags;
+	uint16_t rows, cols;	 /* DEN_EXEC_TTY */
+	uint64_t timeout_ms;	 /* wall clock; then TERM to the whole tree, KILL after grace_ms */
+	uint64_t cpu_ms;	 /* CPU time of the whole tree, likewise */
+	uint64_t grace_ms;	 /* 0: 5000 */
+	uint64_t max_output;	 /* bytes of both streams, then killed */
+	uint64_t keep;		 /* bytes kept of each stream for den_exec_attach(); 0: 1 MiB */
+};
+
+struct den_exec_result {
+	bool exited;	    /* false: ended by signal */
+	int status;	    /* exit code, or the signal's number */
+	const char *reason; /* static: "" by itself, or the limit that did it: "timeout" "cpu" "memory"
+			       "pids" "disk" "output", or "stop" */
+	uint64_t oom_kills; /* processes of the box that the kernel killed for memory meanwhile */
+	uint64_t out_bytes, err_bytes; /* produced in all */
+	uint64_t lost_bytes;	       /* produced, but no longer kept when we came (attach) */
+};
+
+/** struct den_exec_ops - called from den_dispatch() and den_exec_wait(), never before
+ *  den_exec_start() returns. Any may be NULL. */
+struct den_exec_ops {
+	/* the program runs; pid as seen in the box */
+	void (*started)(struct den_exec *e, pid_t pid, void *user);
+	/* stream 1 or 2. Taking long here slows the program down, nothing else. */
+	void (*output)(struct den_exec *e, int stream, const void *data, size_t n, void *user);
+	/* den_exec_write() was short before and has room again */
+	void (*writable)(struct den_exec *e, void *user);
+	/* the last call: it ended (result), or could not be started or was lost (err) */
+	void (*ended)(struct den_exec *e, const struct den_exec_result *result,
+		const struct den_err *err, void *user);
+};
+
+/**
+ * den_exec_start() - run a program in a running box
+ * @box:  must be running, else DEN_CONFLICT (told through ops->ended)
+ * @opt:  what to run; copied
+ * @ops:  must stay valid as long as the handle
+ * @ret:  the caller ends it with den_exec_unref()
+ *
+ * Returns as soon as the request is sent. A program that is not there is err DEN_NOT_FOUND, one that
+ * cannot be executed DEN_DENIED, both with sys set.
+ * If the box's keeper dies meanwhile, the library starts another and goes on where the stream was.
+ */
+int den_exec_start(struct den_box *box, const struct den_exec_opt *opt,
+	const struct den_exec_ops *ops, void *user, struct den_exec **ret, struct den_err *err);
+/**
+ * den_exec_attach() - follow a running or ended exec
+ * @ref: pid in the box, or tag
+ *
+ * What was kept of its output is replayed first.
+ */
+int den_exec_attach(struct den_box *box, const char *ref, const struct den_exec_ops *ops,
+	void *user, struct den_exec **ret, struct den_err *err);
+/** den_exec_write() - feed stdin; takes what there is room for and returns how much (0: wait for
+ *  ops->writable), or -1 */
+ssize_t den_exec_write(struct den_exec *e, const void *data, size_t n, struct den_err *err);
+int den_exec_close_stdin(struct den_exec *e, struct den_err *err);
+int den_exec_resize(struct den_exec *e, uint16_t rows, uint16_t cols, struct den_err *err);
+
+enum den_scope {
+	DEN_SCOPE_PROCESS, /* the program itself */
+	DEN_SCOPE_GROUP,   /* its process group */
+	DEN_SCOPE_TREE,	   /* everything it started, daemons too */
+};
+int den_exec_signal(struct den_exec *e, int sig, enum den_scope scope, struct den_err *err);
+/** den_kill() - the same for any exec of the box, by pid or tag */
+int den_kill(struct den_box *box, const char *ref, int sig, enum den_scope scope,
+	struct den_err *err);
+/** den_exec_wait() - dispatch until it ended; @ret may be NULL. An exec that failed is -1. */
+int den_exec_wait(struct den_exec *e, struct den_exec_result *ret, struct den_err *err);
+/** den_exec_unref() - forget it; a program that still runs goes on. NULL is allowed. */
+void den_exec_unref(struct den_exec *e);
+
+/**
+ * den_dispatch() - wait for news of a box and run the callbacks
+ * @timeout_ms: -1: until something happens; 0: only what is there already
+ */
+int den_dispatch(struct den_box *box, int timeout_ms, struct den_err *err);
+/** den_poll_fd() - readable when den_dispatch(box, 0) has something to do; may change after a call */
+int den_poll_fd(const struct den_box *box);
+
+struct den_exec_info {
+	pid_t pid;
+	uint32_t number;
+	const char *const *argv;
+	const char *tag, *user, *cwd;
+	bool running, tty;
+	int64_t started_ms, ended_ms;
+	struct den_exec_result result;
+};
+struct den_process {
+	pid_t pid, ppid; /* in the box */
+	uint32_t uid;
+	char state;
+	const char *command; /* made by the box */
+	uint64_t cpu_usec, memory;
+};
+struct den_ps {
+	struct den_exec_info *execs;
+	size_t n_execs;
+	struct den_process *processes;
+	size_t n_processes;
+};
+/** den_box_ps() - execs, running and ended ones that are kept, and all processes */
+int den_box_ps(struct den_box *box, struct den_ps **ret, struct den_err *err);
+void den_ps_free(struct den_ps *ps);
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+struct den_file_opt {
+	size_t size;
+	const char *user; /* whose rights, and who owns what is made; NULL: root */
+	const char *mode; /* octal text, "" or NULL: 0644 for files, 0755 for directories */
+	bool atomic;	  /* write: nobody sees a part; the old file stays until the end */
+	bool parents;	  /* make missing directories above */
+	bool recursive;	  /* remove, chmod, chown, watch: everything below, too */
+	bool missing_ok;  /* remove */
+	bool no_follow;	  /* stat, chown: a link itself, not what it points to */
+	bool no_replace;  /* move: an existing target is DEN_CONFLICT */
+	bool contents;	  /* tar out: entries start below the directory, without its name */
+	uint64_t offset;  /* read: start there */
+	uint64_t length;  /* read: at most so many bytes; 0: to the end */
+};
+
+struct den_entry {
+	const char *path;   /* stat: as asked; list and watch: relative */
+	const char *type;   /* "file" "directory" "symlink" "fifo" "socket" "char" "block" "unknown" */
+	const char *target; /* of a link, else NULL */
+	const char *user, *group; /* names in the box; NULL: the number has none */
+	uint32_t mode, uid, gid;  /* mode: permission bits */
+	uint64_t size, ino, nlink;
+	int64_t mtime_ns;
+	const char *event;  /* watch: "create" "write" "remove" "rename" "chmod" "lost" */
+};
+
+/* Takes bytes; returns 0, or -1 with *err set to stop the transfer. */
+typedef int (*den_sink)(const void *data, size_t n, void *user, struct den_err *err);
+/* Fills buf with up to cap bytes; returns how many (0: the end), or -1 with *err set. */
+typedef ssize_t (*den_source)(void *buf, size_t cap, void *user, struct den_err *err);
+/* Sees one entry, valid during the call; returns 0, or -1 with *err set to stop. */
+typedef int (*den_entry_fn)(const struct den_entry *e, void *user, struct den_err *err);
+
+/* Paths are absolute, or relative to the user's home. All stream with constant memory. @opt NULL:
+ * defaults. When a call that changes something returns 0, the change is on disk. */
+int den_file_read(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_sink sink, void *user, struct den_err *err);
+int den_file_write(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_source source, void *user, struct den_err *err);
+int den_file_stat(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_entry_fn fn, void *user, struct den_err *err); /* fn is called once */
+/** den_file_list() - entries below a directory, sorted, down to @depth (1: its own), links not followed */
+int den_file_list(struct den_box *box, const char *path, unsigned depth,
+	const struct den_file_opt *opt, den_entry_fn fn, void *user, struct den_err *err);
+int den_file_mkdir(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	struct den_err *err);
+int den_file_move(struct den_box *box, const char *from, const char *to,
+	const struct den_file_opt *opt, struct den_err *err);
+int den_file_remove(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	struct den_err *err);
+int den_file_chmod(struct den_box *box, const char *path, const char *mode,
+	const struct den_file_opt *opt, struct den_err *err);
+int den_file_chown(struct den_box *box, const char *path, const char *owner,
+	const struct den_file_opt *opt, struct den_err *err);
+/**
+ * den_file_watch() - call fn for each change below a directory until fn returns -1
+ *
+ * The first call has an empty path and event: from then on nothing is missed ("lost" says when the
+ * kernel's queue overflowed).
+ */
+int den_file_watch(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_entry_fn fn, void *user, struct den_err *err);
+/** den_tar_out() - a file or tree as a tar stream (pax) */
+int den_tar_out(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_sink sink, void *user, struct den_err *err);
+/** den_tar_in() - unpack a tar stream below a directory of the box */
+int den_tar_in(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_source source, void *user, struct den_err *err);
+
+/* ---- the machine ----------------------------------------------------------------------------- */
+
+struct den_finding {
+	const char *topic;  /* "user namespaces", "cgroup", ... */
+	const char *level;  /* "ok", "limited" (works, at a cost), "missing" */
+	const char *text;   /* what is so, what it costs and what to do */
+};
+/** den_doctor() - what this machine can do. @ret: array of @n, den_findings_free() */
+int den_doctor(struct den *d, struct den_finding **ret, size_t *n, struct den_err *err);
+/** den_gc() - remove what crashes left behind; @ret: what was removed ("level" is empty) */
+int den_gc(struct den *d, struct den_finding **ret, size_t *n, struct den_err *err);
+void den_findings_free(struct den_finding *f, size_t n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

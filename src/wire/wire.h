@@ -1,0 +1,135 @@
+/*
+ * The frames between libden, keeper and init: one versioned header, one codec.
+ *
+ * A frame is a 12-byte header and a payload. The payload of a control frame is a list of fields
+ * (tag u16, length u32, bytes); that of a data frame is raw bytes. Everything is little-endian.
+ * A decoder refuses what it does not know: an unknown tag or type, a length beyond the frame, a
+ * string with a NUL byte. Nothing received is ever used before it went through here.
+ *
+ * A channel is one exec (or one attachment to an exec) on one connection. Whoever opens it chooses
+ * a number not in use; 0 is the box itself. Between keeper and init the keeper chooses.
+ *
+ *   opener                              other side
+ *     EXEC or ATTACH   ->
+ *                      <-               STARTED (pid)      or  FAIL, which closes the channel
+ *                      <-               OUT, ERR           at most the credit that was given
+ *     CREDIT           ->                                  more may be sent
+ *     IN, IN_EOF       ->
+ *                      <-               IN_CREDIT          more may be sent
+ *     SIGNAL, RESIZE   ->
+ *                      <-               EXIT               after the last OUT and ERR; closes it
+ *     DETACH           ->                                  closes it early; the program runs on
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "err.h"
+
+#define WIRE_VERSION 1
+#define WIRE_HEADER 12
+#define WIRE_MAX_PAYLOAD (1U << 20)  /* control frames: argv and env travel in one */
+#define WIRE_MAX_DATA (64U << 10)    /* data frames */
+#define WIRE_WINDOW (256U << 10)     /* credit for stdin that a channel starts with, each way */
+
+enum wire_type {
+	/* answers, on the channel of the question */
+	W_OK = 1,	/* fields depend on the question */
+	W_FAIL,		/* F_CODE, F_SYS, F_MSG */
+	/* the box: channel 0 (requests are answered in order) */
+	W_HELLO,	/* first frame each way on keeper-init: F_PROTO; init adds F_RECORD per exec */
+	W_CREATE,	/* box spec */
+	W_START,
+	W_STOP,		/* F_GRACE_MS */
+	W_PAUSE,
+	W_RESUME,
+	W_DELETE,	/* F_FLAGS bit 0: force */
+	W_INFO,		/* -> F_RECORD: box info */
+	W_STATS,	/* -> stats fields */
+	W_PS,		/* -> F_RECORD per exec, F_RECORD2 per process */
+	W_LIST,		/* clerk: -> F_RECORD per box */
+	W_GC,		/* clerk: -> F_RECORD per thing removed */
+	W_DOCTOR,	/* clerk: -> F_RECORD per finding */
+	W_WAIT,		/* answered when the box is no longer running */
+	/* channels */
+	W_EXEC,		/* exec spec; keeper-init: with SCM_RIGHTS, see keeper/exec.c */
+	W_ATTACH,	/* F_PID or F_TAG or F_EXEC, F_OFF_OUT, F_OFF_ERR, F_CREDIT */
+	W_STARTED,	/* F_PID, F_EXEC, F_OFF_OUT, F_OFF_ERR: first offset that follows */
+	W_OUT,		/* data */
+	W_ERR,		/* data */
+	W_CREDIT,	/* F_CREDIT */
+	W_IN,		/* data */
+	W_IN_EOF,
+	W_IN_CREDIT,	/* F_CREDIT */
+	W_RESIZE,	/* F_ROWS, F_COLS */
+	W_SIGNAL,	/* F_SIG, F_SCOPE; channel 0: also F_PID or F_TAG or F_EXEC */
+	W_EXIT,		/* exec result */
+	W_DETACH,
+	W_FORGET,	/* keeper-init: F_EXEC: drop what is kept of an ended exec */
+	W_TYPES,
+};
+
+/* One namespace of fields for all messages, so that one number means one thing everywhere. The
+ * numbers are stored in the database inside box specs: append only. */
+enum wire_field {
+	F_CODE = 1, F_SYS, F_MSG,
+	F_PROTO, F_FLAGS, F_RECORD, F_RECORD2,
+	/* box spec and info */
+	F_ID, F_NAME, F_TEMPLATE, F_WALL, F_NET, F_HOSTNAME, F_USER, F_CWD, F_ENV,
+	F_MOUNT_HOST, F_MOUNT_BOX, F_MOUNT_RO,
+	F_CPU_MILLI, F_MEMORY, F_PIDS, F_DISK, F_NOFILE, F_MAX_RUNTIME_MS,
+	F_STATE, F_CREATED_MS, F_STARTED_MS, F_STOPPED_MS, F_INIT_PID, F_KEEPER_PID, F_REASON, F_DETAIL, F_ID_BASE,
+	/* exec spec, info and result */
+	F_ARGV, F_TAG, F_ROWS, F_COLS, F_TIMEOUT_MS, F_CPU_MS, F_GRACE_MS, F_MAX_OUTPUT, F_KEEP,
+	F_EXEC, F_PID, F_OFF_OUT, F_OFF_ERR, F_CREDIT, F_SIG, F_SCOPE,
+	F_EXITED, F_STATUS, F_ENDED_MS, F_OOM_KILLS, F_LOST,
+	/* stats */
+	F_CPU_USEC, F_CPU_THROTTLED_USEC, F_MEM_BYTES, F_MEM_PEAK, F_MEM_LIMIT, F_PIDS_NOW, F_PIDS_MAX,
+	F_DISK_BYTES, F_DISK_LIMIT, F_NET_RX, F_NET_TX, F_IO_READ, F_IO_WRITE,
+	/* file entries, see fsop.h */
+	F_PATH, F_TYPE, F_MODE, F_UID, F_GID, F_SIZE, F_MTIME_NS, F_TARGET, F_EVENT, F_GROUP, F_INO, F_NLINK,
+	F_PPID, F_COMM, F_BOOT_ID,
+	WIRE_FIELDS,
+};
+
+struct wire_frame {
+	uint8_t type;
+	uint32_t chan;
+	const char *p; /* payload */
+	uint32_t len;
+};
+
+/* Appends header and payload. */
+void wire_frame_put(struct buf *b, uint8_t type, uint32_t chan, const void *p, uint32_t len);
+/* 1: *ret is the frame at p, which takes *used bytes; 0: more bytes are needed; -1: not ours. */
+int wire_frame_get(
+	const char *p, size_t n, struct wire_frame *ret, size_t *used, struct den_err *err);
+
+void wire_put_bytes(struct buf *b, enum wire_field tag, const void *p, size_t n);
+void wire_put_str(struct buf *b, enum wire_field tag, const char *s); /* NULL: nothing is put */
+void wire_put_u64(struct buf *b, enum wire_field tag, uint64_t v);
+void wire_put_err(struct buf *b, const struct den_err *e);
+
+struct wire_reader {
+	const char *p, *end;
+};
+struct wire_value {
+	uint16_t tag;
+	uint32_t len;
+	const char *p;
+};
+static inline struct wire_reader wire_reader(const void *p, size_t n)
+{
+	return (struct wire_reader){ p, (const char *)p + n };
+}
+/* 1: *v is the next field; 0: the end; -1: malformed. */
+int wire_next(struct wire_reader *r, struct wire_value *v, struct den_err *err);
+int wire_u64(const struct wire_value *v, uint64_t max, uint64_t *ret, struct den_err *err);
+/* A copy; refuses NUL inside and more than max bytes. */
+int wire_str(const struct wire_value *v, size_t max, char **ret, struct den_err *err);
+int wire_get_err(const char *p, size_t n, struct den_err *ret); /* always -1, *ret set */
+/* -1, for a field that the message does not have */
+int wire_unexpected(const struct wire_value *v, struct den_err *err);
