@@ -221,8 +221,9 @@ struct den_exec_result {
 	uint64_t lost_bytes;	       /* produced, but no longer kept when we came (attach) */
 };
 
-/** struct den_exec_ops - called from den_dispatch() and den_exec_wait(), never before
- *  den_exec_start() returns. Any may be NULL. */
+/** struct den_exec_ops - called from inside any call that waits for the box (den_dispatch(),
+ *  den_exec_wait(), and those that ask it something), never before den_exec_start() returns. Any may
+ *  be NULL. A callback may use the exec it was called for, but not wait for anything. */
 struct den_exec_ops {
 	/* the program runs; pid as seen in the box */
 	void (*started)(struct den_exec *e, pid_t pid, void *user);

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -155,8 +156,98 @@ int file_replace_at(int dirfd, const char *path, const void *data, size_t n, mod
 	return 0;
 }
 
-/* The box made these names and may have nested them thousands deep, so depth is bounded by moving
- * a too deep directory up to the top instead of recursing without end. */
+/*
+ * Removing a tree that the box made. Its names may be nested thousands deep, so a directory below
+ * REMOVE_DEPTH is moved up to the top and removed in a later pass; its owner may be nobody's friend,
+ * so a directory that its mode closes is opened up first; and something of the host may still be
+ * mounted in it, so no mount point is ever entered.
+ */
+#define REMOVE_DEPTH 64
+#define REMOVE_PASSES 4096
+
+/* Opens a directory to empty it: itself, not what a link of that name points to. -1: errno, EXDEV
+ * for a mount point. */
+static int remove_open(int dirfd, const char *name)
+{
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+		.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV | RESOLVE_BENEATH };
+	auto_fd path = (int)syscall(SYS_openat2, dirfd, name, &how, sizeof(how));
+	struct stat st, above;
+	char self[32];
+	int fd;
+
+	if (path < 0 && (errno == ENOSYS || errno == EPERM)) { /* an old kernel, or a filter */
+		path = openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (path >= 0 && fstat(path, &st) == 0 && fstatat(dirfd, ".", &above, 0) == 0 &&
+			st.st_dev != above.st_dev) {
+			errno = EXDEV;
+			return -1;
+		}
+	}
+	if (path < 0 || fstat(path, &st) < 0)
+		return -1;
+	/* Through /proc the mode is set of this very directory, whatever the name is by now. */
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", path);
+	if ((st.st_mode & 0700) != 0700)
+		chmod(self, 0700); /* if it fails, so will what follows */
+	fd = openat(path, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	return fd;
+}
+
+static int remove_move_up(int topfd, int dirfd, const char *name, unsigned *seq, struct den_err *err)
+{
+	auto_fd open_it = remove_open(dirfd, name); /* to move it, its mode must let us */
+	char up[32];
+
+	if (open_it < 0)
+		return den_fail_sys(err, errno, "open '%s'", name);
+	for (int tries = 0; tries < 1000; tries++) { /* the box may have made some of these names */
+		snprintf(up, sizeof(up), ".deep.%u", (*seq)++);
+		if (renameat2(dirfd, name, topfd, up, RENAME_NOREPLACE) == 0 || errno == ENOENT)
+			return 0;
+		if (errno == EINVAL && faccessat(topfd, up, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+			renameat(dirfd, name, topfd, up) == 0)
+			return 0;
+		if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR)
+			break;
+	}
+	return den_fail_sys(err, errno, "move '%s' up", name);
+}
+
+static int remove_children(int topfd, int dirfd, int depth, unsigned *seq, struct den_err *err);
+
+static int remove_entry(int topfd, int dirfd, const char *name, int depth, unsigned *seq,
+	struct den_err *err)
+{
+	struct stat st;
+	int sub;
+
+	if (unlinkat(dirfd, name, 0) == 0 || errno == ENOENT)
+		return 0;
+	if (errno != EISDIR && errno != EPERM)
+		return den_fail_sys(err, errno, "remove '%s'", name);
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode))
+		return den_fail_sys(err, EPERM, "remove '%s'", name);
+	if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
+		return 0;
+	if (depth > REMOVE_DEPTH)
+		return remove_move_up(topfd, dirfd, name, seq, err);
+	sub = remove_open(dirfd, name);
+	if (sub < 0 && errno == ENOENT)
+		return 0;
+	if (sub < 0 && errno == EXDEV)
+		return den_fail(err, DEN_CONFLICT, EXDEV, "'%s' is a mount point", name);
+	if (sub < 0)
+		return den_fail_sys(err, errno, "open '%s'", name);
+	if (remove_children(topfd, sub, depth + 1, seq, err) < 0)
+		return -1;
+	/* Not empty: someone adds to it. The next pass comes back. */
+	if (unlinkat(dirfd, name, AT_REMOVEDIR) < 0 && errno != ENOENT && errno != ENOTEMPTY)
+		return den_fail_sys(err, errno, "remove '%s'", name);
+	return 0;
+}
+
+/* Takes dirfd. */
 static int remove_children(int topfd, int dirfd, int depth, unsigned *seq, struct den_err *err)
 {
 	DIR *d = fdopendir(dirfd);
@@ -164,52 +255,21 @@ static int remove_children(int topfd, int dirfd, int depth, unsigned *seq, struc
 	int r = 0;
 
 	if (!d) {
-		close(dirfd);
-		return den_fail_sys(err, errno, "open directory");
+		r = den_fail_sys(err, errno, "open directory");
+		fd_close(&dirfd);
+		return r;
 	}
-	while (r == 0 && (de = readdir(d))) {
-		int sub;
-
-		if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, ".."))
-			continue;
-		if (unlinkat(dirfd, de->d_name, 0) == 0 || errno == ENOENT)
-			continue;
-		if (errno != EISDIR && errno != EPERM && errno != EACCES) {
-			r = den_fail_sys(err, errno, "remove '%s'", de->d_name);
-			break;
-		}
-		if (unlinkat(dirfd, de->d_name, AT_REMOVEDIR) == 0)
-			continue;
-		if (depth > 64) {
-			char name[32];
-
-			snprintf(name, sizeof(name), ".deep.%u", (*seq)++);
-			if (renameat(dirfd, de->d_name, topfd, name) < 0)
-				r = den_fail_sys(err, errno, "move '%s' up", de->d_name);
-			continue;
-		}
-		sub = openat(dirfd, de->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (sub < 0 && errno == EACCES) { /* a directory without permission, ours to remove */
-			if (fchmodat(dirfd, de->d_name, 0700, 0) == 0)
-				sub = openat(dirfd, de->d_name,
-					O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		}
-		if (sub < 0) {
-			r = den_fail_sys(err, errno, "open '%s'", de->d_name);
-			break;
-		}
-		r = remove_children(topfd, sub, depth + 1, seq, err);
-		if (r == 0 && unlinkat(dirfd, de->d_name, AT_REMOVEDIR) < 0 && errno != ENOENT)
-			r = den_fail_sys(err, errno, "remove '%s'", de->d_name);
-	}
+	while (r == 0 && (de = readdir(d)))
+		if (strcmp(de->d_name, ".") && strcmp(de->d_name, ".."))
+			r = remove_entry(topfd, dirfd, de->d_name, depth, seq, err);
 	closedir(d);
 	return r;
 }
 
-int tree_remove_at(int dirfd, const char *name, struct den_err *err)
+static int remove_tree(int dirfd, const char *name, struct den_err *err)
 {
 	unsigned seq = 0;
-	int fd, r;
+	int r;
 
 	if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
 		return 0;
@@ -217,12 +277,14 @@ int tree_remove_at(int dirfd, const char *name, struct den_err *err)
 		return unlinkat(dirfd, name, 0) < 0 && errno != ENOENT ?
 			den_fail_sys(err, errno, "remove '%s'", name) : 0;
 	/* Passes: what was moved up to the top in one pass goes in the next. */
-	for (int pass = 0; pass < 4096; pass++) {
-		fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	for (int pass = 0; pass < REMOVE_PASSES; pass++) {
+		auto_fd fd = remove_open(dirfd, name);
+
+		if (fd < 0 && errno == EXDEV)
+			return den_fail(err, DEN_CONFLICT, EXDEV, "remove '%s': it is a mount point", name);
 		if (fd < 0)
 			return errno == ENOENT ? 0 : den_fail_sys(err, errno, "open '%s'", name);
 		r = remove_children(fd, fcntl(fd, F_DUPFD_CLOEXEC, 3), 0, &seq, err);
-		close(fd);
 		if (r < 0)
 			return den_wrap(err, "remove tree '%s'", name);
 		if (unlinkat(dirfd, name, AT_REMOVEDIR) == 0 || errno == ENOENT)
@@ -231,4 +293,26 @@ int tree_remove_at(int dirfd, const char *name, struct den_err *err)
 			return den_fail_sys(err, errno, "remove '%s'", name);
 	}
 	return den_fail(err, DEN_INTERNAL, ENOTEMPTY, "remove tree '%s'", name);
+}
+
+int tree_remove_at(int dirfd, const char *name, struct den_err *err)
+{
+	auto_free char *path = mem_strdup(name);
+	size_t n = strlen(path);
+	auto_fd fd = -1;
+	char *slash;
+
+	while (n > 1 && path[n - 1] == '/')
+		path[--n] = '\0';
+	slash = strrchr(path, '/');
+	if (!slash)
+		return remove_tree(dirfd, path, err);
+	if (!slash[1])
+		return den_fail(err, DEN_INVALID, 0, "'/' is not removed");
+	/* The way to the tree is the caller's and may lead through mounts; only the tree may not. */
+	*slash = '\0';
+	fd = openat(dirfd, slash == path ? "/" : path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "open '%s'", path);
+	return remove_tree(fd, slash + 1, err);
 }

@@ -44,6 +44,6 @@ int file_read_at(int dirfd, const char *path, char *buf, size_t cap, struct den_
 int file_replace_at(int dirfd, const char *path, const void *data, size_t n, mode_t mode,
 	struct den_err *err);
 
-/* Removes a tree below dirfd without following links or leaving its file system tree.
+/* Removes a tree below dirfd without following links or entering what is mounted in it.
  * Missing is not an error. */
 int tree_remove_at(int dirfd, const char *name, struct den_err *err);

@@ -209,7 +209,7 @@ void conn_send_buf(struct conn *c, uint8_t type, uint32_t chan, const struct buf
 
 void conn_ok(struct conn *c, uint32_t chan)
 {
-	conn_send(c, W_OK, chan, NULL, 0);
+	conn_send(c, WM_OK, chan, NULL, 0);
 }
 
 void conn_fail(struct conn *c, uint32_t chan, const struct den_err *e)
@@ -217,7 +217,7 @@ void conn_fail(struct conn *c, uint32_t chan, const struct den_err *e)
 	auto_buf b = { 0 };
 
 	wire_put_err(&b, e);
-	conn_send_buf(c, W_FAIL, chan, &b);
+	conn_send_buf(c, WM_FAIL, chan, &b);
 }
 
 int conn_take_fds(struct conn *c, int *fds, int want)

@@ -373,6 +373,9 @@ static const struct row einfo_rows[] = {
 	U64(F_FLAGS, exec_info, flags, 0xffff),
 	U64(F_STARTED_MS, exec_info, started_ms, 0),
 	U64(F_ENDED_MS, exec_info, ended_ms, 0),
+	U64(F_TIMEOUT_MS, exec_info, timeout_ms, 0),
+	U64(F_CPU_MS, exec_info, cpu_ms, 0),
+	U64(F_GRACE_MS, exec_info, grace_ms, 0),
 };
 
 void exec_info_put(struct buf *b, const struct exec_info *i)

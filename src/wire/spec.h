@@ -129,6 +129,7 @@ struct exec_info {
 	char *tag, *user, *cwd;
 	uint64_t flags;
 	int64_t started_ms, ended_ms; /* ended 0: running */
+	uint64_t timeout_ms, cpu_ms, grace_ms; /* a keeper that takes over goes on enforcing them */
 	struct exec_result result;
 };
 void exec_info_put(struct buf *b, const struct exec_info *i);

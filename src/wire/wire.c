@@ -27,7 +27,7 @@ static uint32_t get32(const char *p)
 
 static bool is_data(uint8_t type)
 {
-	return type == W_OUT || type == W_ERR || type == W_IN;
+	return type == WM_OUT || type == WM_ERR || type == WM_IN;
 }
 
 void wire_frame_put(struct buf *b, uint8_t type, uint32_t chan, const void *p, uint32_t len)
@@ -61,7 +61,7 @@ int wire_frame_get(
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"the other side speaks protocol %d, this one %d; restart the box with one version",
 			p[1], WIRE_VERSION);
-	if (type == 0 || type >= W_TYPES)
+	if (type == 0 || type >= WM_TYPES)
 		return den_fail(err, DEN_INVALID, 0, "unknown frame type %u", type);
 	if (len > (is_data(type) ? WIRE_MAX_DATA : WIRE_MAX_PAYLOAD))
 		return den_fail(err, DEN_INVALID, 0, "frame of %u bytes is too long", len);

@@ -37,39 +37,39 @@
 
 enum wire_type {
 	/* answers, on the channel of the question */
-	W_OK = 1,	/* fields depend on the question */
-	W_FAIL,		/* F_CODE, F_SYS, F_MSG */
+	WM_OK = 1,	/* fields depend on the question */
+	WM_FAIL,		/* F_CODE, F_SYS, F_MSG */
 	/* the box: channel 0 (requests are answered in order) */
-	W_HELLO,	/* first frame each way on keeper-init: F_PROTO; init adds F_RECORD per exec */
-	W_CREATE,	/* box spec */
-	W_START,
-	W_STOP,		/* F_GRACE_MS */
-	W_PAUSE,
-	W_RESUME,
-	W_DELETE,	/* F_FLAGS bit 0: force */
-	W_INFO,		/* -> F_RECORD: box info */
-	W_STATS,	/* -> stats fields */
-	W_PS,		/* -> F_RECORD per exec, F_RECORD2 per process */
-	W_LIST,		/* clerk: -> F_RECORD per box */
-	W_GC,		/* clerk: -> F_RECORD per thing removed */
-	W_DOCTOR,	/* clerk: -> F_RECORD per finding */
-	W_WAIT,		/* answered when the box is no longer running */
+	WM_HELLO,	/* first frame each way on keeper-init: F_PROTO; init adds F_RECORD per exec */
+	WM_CREATE,	/* box spec */
+	WM_START,
+	WM_STOP,		/* F_GRACE_MS */
+	WM_PAUSE,
+	WM_RESUME,
+	WM_DELETE,	/* F_FLAGS bit 0: force */
+	WM_INFO,		/* -> F_RECORD: box info */
+	WM_STATS,	/* -> stats fields */
+	WM_PS,		/* -> F_RECORD per exec, F_RECORD2 per process */
+	WM_LIST,		/* clerk: -> F_RECORD per box */
+	WM_GC,		/* clerk: -> F_RECORD per thing removed */
+	WM_DOCTOR,	/* clerk: -> F_RECORD per finding */
+	WM_WAIT,		/* answered when the box is no longer running */
 	/* channels */
-	W_EXEC,		/* exec spec; keeper-init: with SCM_RIGHTS, see keeper/exec.c */
-	W_ATTACH,	/* F_PID or F_TAG or F_EXEC, F_OFF_OUT, F_OFF_ERR, F_CREDIT */
-	W_STARTED,	/* F_PID, F_EXEC, F_OFF_OUT, F_OFF_ERR: first offset that follows */
-	W_OUT,		/* data */
-	W_ERR,		/* data */
-	W_CREDIT,	/* F_CREDIT */
-	W_IN,		/* data */
-	W_IN_EOF,
-	W_IN_CREDIT,	/* F_CREDIT */
-	W_RESIZE,	/* F_ROWS, F_COLS */
-	W_SIGNAL,	/* F_SIG, F_SCOPE; channel 0: also F_PID or F_TAG or F_EXEC */
-	W_EXIT,		/* exec result */
-	W_DETACH,
-	W_FORGET,	/* keeper-init: F_EXEC: drop what is kept of an ended exec */
-	W_TYPES,
+	WM_EXEC,		/* exec spec; keeper-init: with SCM_RIGHTS, see keeper/exec.c */
+	WM_ATTACH,	/* F_PID or F_TAG or F_EXEC, F_OFF_OUT, F_OFF_ERR, F_CREDIT */
+	WM_STARTED,	/* F_PID, F_EXEC, F_OFF_OUT, F_OFF_ERR: first offset that follows */
+	WM_OUT,		/* data */
+	WM_ERR,		/* data */
+	WM_CREDIT,	/* F_CREDIT */
+	WM_IN,		/* data */
+	WM_IN_EOF,
+	WM_IN_CREDIT,	/* F_CREDIT */
+	WM_RESIZE,	/* F_ROWS, F_COLS */
+	WM_SIGNAL,	/* F_SIG, F_SCOPE; channel 0: also F_PID or F_TAG or F_EXEC */
+	WM_EXIT,		/* exec result; init to keeper on channel 0: F_RECORD exec info */
+	WM_DETACH,
+	WM_FORGET,	/* keeper-init: F_EXEC: drop what is kept of an ended exec */
+	WM_TYPES,
 };
 
 /* One namespace of fields for all messages, so that one number means one thing everywhere. The

@@ -1,0 +1,228 @@
+#include "box_args.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "mem.h"
+#include "strv.h"
+#include "tty.h"
+
+#define ENV_FILE_MAX (1 << 20)
+
+/* Absolute, and nothing in it that means another place than it says. */
+static int check_box_path(const char *path, struct den_err *err)
+{
+	if (path[0] != '/')
+		return den_fail(err, DEN_INVALID, 0,
+			"'%.80s' is not an absolute path in the box (nor ro or rw)", path);
+	for (const char *p = path; *p;) {
+		size_t n;
+
+		p += strspn(p, "/");
+		n = strcspn(p, "/");
+		if ((n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+			return den_fail(err, DEN_INVALID, 0,
+				"path in the box '%.80s' may not hold . or ..", path);
+		p += n;
+	}
+	if (!path[strspn(path, "/")])
+		return den_fail(
+			err, DEN_INVALID, 0, "a mount cannot take the place of the box's /");
+	return 0;
+}
+
+int mount_parse(const char *text, char **host, char **box, bool *ro, struct den_err *err)
+{
+	auto_free char *left = mem_strdup(text), *full = NULL;
+	char *colon = strrchr(left, ':');
+	bool read_only = false;
+
+	if (colon && colon != left && (!strcmp(colon, ":ro") || !strcmp(colon, ":rw"))) {
+		read_only = colon[2] == 'o';
+		*colon = '\0';
+		colon = strrchr(left, ':');
+	}
+	if (!colon || colon == left || !colon[1])
+		return den_fail(err, DEN_INVALID, 0,
+			"'%.80s' is not a mount; write it like /host/dir:/dir/in/box or "
+			"./dir:/dir:ro",
+			text);
+	*colon = '\0';
+	if (check_box_path(colon + 1, err) < 0)
+		return -1;
+	full = realpath(left, NULL);
+	if (!full)
+		return den_fail_sys(err, errno, "host path '%.80s'", left);
+	*box = mem_strdup(colon + 1);
+	*host = mem_take(&full);
+	*ro = read_only;
+	return 0;
+}
+
+int env_parse(const char *text, char ***env, struct den_err *err)
+{
+	size_t n = strcspn(text, "=");
+	auto_free char *pair = NULL;
+	const char *value;
+
+	if (n == 0)
+		return den_fail(
+			err, DEN_INVALID, 0, "'%.60s' names no variable; write it like K=V", text);
+	if (text[n] == '=') {
+		strv_env_put(env, text);
+		return 0;
+	}
+	value = getenv(text);
+	if (!value)
+		return den_fail(err, DEN_INVALID, 0,
+			"%.60s is not set here, so it cannot be passed on; write %.60s=VALUE", text,
+			text);
+	if (asprintf(&pair, "%s=%s", text, value) < 0)
+		return den_fail(err, DEN_INTERNAL, ENOMEM, "environment");
+	strv_env_put(env, pair);
+	return 0;
+}
+
+int env_file_parse(const char *path, char ***env, struct den_err *err)
+{
+	auto_free char *text = NULL;
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t len, number = 0;
+
+	if (fd < 0)
+		return den_fail_sys(err, errno, "environment file '%.80s'", path);
+	if (fd_read_all(fd, ENV_FILE_MAX, &text, &len, err) < 0)
+		return den_wrap(err, "environment file '%.80s'", path);
+	if (strlen(text) != len)
+		return den_fail(err, DEN_INVALID, 0, "environment file '%.80s' is not text", path);
+	for (char *line = text, *end; line && *line; line = end) {
+		end = strchr(line, '\n');
+		if (end)
+			*end++ = '\0';
+		number++;
+		if (line[0] && line[strlen(line) - 1] == '\r')
+			line[strlen(line) - 1] = '\0';
+		if (!line[0] || line[0] == '#')
+			continue;
+		if (env_parse(line, env, err) < 0)
+			return den_wrap(err, "environment file '%.80s', line %zu", path, number);
+	}
+	return 0;
+}
+
+int env_make(const struct args *a, char ***ret, struct den_err *err)
+{
+	auto_strv env = NULL;
+
+	for (size_t i = 0; a->env_files && a->env_files[i]; i++)
+		if (env_file_parse(a->env_files[i], &env, err) < 0)
+			return den_wrap(err, "--env-file");
+	for (size_t i = 0; a->env && a->env[i]; i++)
+		if (env_parse(a->env[i], &env, err) < 0)
+			return den_wrap(err, "--env");
+	*ret = mem_take(&env);
+	return 0;
+}
+
+void box_args_free(struct box_args *b)
+{
+	for (size_t i = 0; i < b->n_mounts; i++) {
+		free((char *)b->mounts[i].host);
+		free((char *)b->mounts[i].box);
+	}
+	free(b->mounts);
+	strv_free(b->env);
+	*b = (struct box_args){ 0 };
+}
+
+int box_args_make(const struct args *a, struct box_args *ret, struct den_err *err)
+{
+	size_t n = strv_len(a->mounts);
+
+	if (env_make(a, &ret->env, err) < 0)
+		return -1;
+	ret->mounts = mem_zalloc((n + 1) * sizeof(*ret->mounts));
+	for (size_t i = 0; i < n; i++) {
+		char *host, *box;
+		bool ro;
+
+		if (mount_parse(a->mounts[i], &host, &box, &ro, err) < 0)
+			return den_wrap(err, "--mount");
+		ret->mounts[ret->n_mounts++] = (struct den_mount){ host, box, ro };
+	}
+	ret->spec = (struct den_box_spec){
+		.size = sizeof(ret->spec),
+		.name = a->name,
+		.template_name = a->template_name,
+		.wall = a->wall,
+		.net = a->net,
+		.hostname = a->hostname,
+		.user = a->user,
+		.workdir = a->workdir,
+		.env = (const char *const *)ret->env,
+		.mounts = ret->mounts,
+		.n_mounts = ret->n_mounts,
+		.cpu_milli = a->cpus,
+		.memory = a->memory,
+		.pids = a->pids,
+		.disk = a->disk,
+		.nofile = a->nofile,
+		.max_runtime_ms = a->max_runtime,
+	};
+	return 0;
+}
+
+bool args_tty(const struct args *a)
+{
+	if (a->tty || a->no_tty || a->detach || a->no_stdin)
+		return a->tty;
+	return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+}
+
+bool args_stdin(const struct args *a)
+{
+	struct stat st;
+
+	if (a->no_stdin || a->detach || fstat(STDIN_FILENO, &st) < 0)
+		return false;
+	/* /dev/null: end of file is what the program reads without a stream, too */
+	return !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
+}
+
+void exec_args_make(const struct args *a, char **argv, char ***env, struct den_exec_opt *ret)
+{
+	static const char *const shell[] = { "/bin/bash", "-l", NULL };
+	bool tty = args_tty(a);
+	const char *term = getenv("TERM");
+
+	*ret = (struct den_exec_opt){
+		.size = sizeof(*ret),
+		.argv = argv && argv[0] ? (const char *const *)argv : shell,
+		.tag = a->tag,
+		.timeout_ms = a->timeout,
+		.cpu_ms = a->cpu_time,
+		.grace_ms = args_given(a, "grace") ? MAX(a->grace, 1) : 0,
+		.max_output = a->max_output,
+		.keep = a->keep,
+	};
+	if (args_stdin(a))
+		ret->flags |= DEN_EXEC_STDIN;
+	ret->flags |= a->detach ? DEN_EXEC_DETACH : DEN_EXEC_KILL_ON_CLOSE;
+	if (tty) {
+		ret->flags |= DEN_EXEC_TTY;
+		tty_size(&ret->rows, &ret->cols);
+		if (term && *term && !strv_env_get(*env, "TERM")) {
+			auto_free char *pair = NULL;
+
+			if (asprintf(&pair, "TERM=%s", term) >= 0)
+				strv_env_put(env, pair);
+		}
+	}
+	ret->env = (const char *const *)*env;
+}

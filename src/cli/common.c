@@ -1,0 +1,215 @@
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "fd.h"
+#include "mem.h"
+
+/* Stable, and in den(1): scripts rely on it. */
+static const int exit_code[] = {
+	[DEN_OK] = 0,
+	[DEN_INVALID] = 2,
+	[DEN_NOT_FOUND] = 3,
+	[DEN_CONFLICT] = 4,
+	[DEN_DENIED] = 5,
+	[DEN_LIMIT] = 6,
+	[DEN_TIMEOUT] = 7,
+	[DEN_UNSUPPORTED] = 8,
+	[DEN_INTERNAL] = 1,
+};
+static_assert(ARRAY_SIZE(exit_code) == ERR_CODES, "a code has no exit status");
+
+int cli_exit_code(enum den_code code)
+{
+	return (unsigned)code < ERR_CODES ? exit_code[code] : 1;
+}
+
+static void fail_json(const struct den_err *err, const char *hint)
+{
+	struct json j = { 0 };
+
+	json_open(&j, NULL, '{');
+	json_open(&j, "error", '{');
+	json_str(&j, "code", den_code_str(err->code));
+	json_str(&j, "message", err->msg);
+	if (hint)
+		json_str(&j, "hint", hint);
+	json_close(&j, '}');
+	json_close(&j, '}');
+	buf_addstr(&j.b, "\n");
+	(void)fd_write_all(STDERR_FILENO, j.b.p, j.b.len, NULL);
+	buf_free(&j.b);
+}
+
+int cli_fail(const struct args *a, const struct den_err *err, const char *hint)
+{
+	auto_buf b = { 0 };
+
+	if (a->json) {
+		fail_json(err, hint);
+	} else {
+		/* a message may quote what a box made */
+		buf_addstr(&b, "den: ");
+		text_printable(&b, err->msg, strlen(err->msg));
+		buf_addstr(&b, "\n");
+		if (hint)
+			buf_addf(&b, "     %s\n", hint);
+		(void)fd_write_all(STDERR_FILENO, b.p, b.len, NULL);
+	}
+	return a->program ? EXIT_OWN : cli_exit_code(err->code);
+}
+
+static void say(const char *fmt, va_list ap)
+{
+	auto_buf b = { 0 };
+	char text[512];
+
+	vsnprintf(text, sizeof(text), fmt, ap);
+	buf_addstr(&b, "den: ");
+	text_printable(&b, text, strlen(text));
+	buf_addstr(&b, "\n");
+	(void)fd_write_all(STDERR_FILENO, b.p, b.len, NULL);
+}
+
+void cli_warn(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(fmt, ap);
+	va_end(ap);
+}
+
+void cli_note(const struct args *a, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (a->quiet)
+		return;
+	va_start(ap, fmt);
+	say(fmt, ap);
+	va_end(ap);
+}
+
+int cli_write(const struct args *a, const void *data, size_t n)
+{
+	const char *p = data;
+	struct den_err err;
+
+	while (n) {
+		ssize_t r = write(STDOUT_FILENO, p, n);
+
+		if (r >= 0) {
+			p += r;
+			n -= (size_t)r;
+		} else if (errno == EAGAIN) { /* somebody made a shared terminal non-blocking */
+			poll(&(struct pollfd){ .fd = STDOUT_FILENO, .events = POLLOUT }, 1, -1);
+		} else if (errno == EPIPE) {
+			return EXIT_SIGNAL + SIGPIPE;
+		} else if (errno != EINTR) {
+			den_fail_sys(&err, errno, "write to standard output");
+			return cli_fail(a, &err, NULL);
+		}
+	}
+	return 0;
+}
+
+int cli_print(const struct args *a, struct buf *b)
+{
+	int status = cli_write(a, b->p, b->len);
+
+	b->len = 0;
+	return status;
+}
+
+int cli_print_json(const struct args *a, struct json *j)
+{
+	int status;
+
+	buf_addstr(&j->b, "\n");
+	status = cli_print(a, &j->b);
+	buf_free(&j->b);
+	*j = (struct json){ 0 };
+	return status;
+}
+
+bool cli_color(const struct args *a)
+{
+	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+
+	return !a->no_color && !(no && *no) && isatty(STDOUT_FILENO) && term &&
+	       strcmp(term, "dumb");
+}
+
+int cli_open(const struct args *a, struct den **ret, struct den_err *err)
+{
+	struct den_options opt = { .size = sizeof(opt), .state = a->state };
+	char exe[4096];
+
+	/* Keepers run this same executable, installed or not. */
+	if (!getenv("DEN_EXE")) {
+		ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+
+		if (n > 0) {
+			exe[n] = '\0';
+			opt.exe = exe;
+		}
+	}
+	return den_open(&opt, ret, err);
+}
+
+static const char *box_hint(const struct den_err *err)
+{
+	return err->code == DEN_NOT_FOUND ? "'den ls' shows the boxes there are" : NULL;
+}
+
+int session_open(struct session *s, const struct args *a, const char *ref)
+{
+	struct den_err err = { 0 };
+
+	if (cli_open(a, &s->den, &err) < 0)
+		return cli_fail(a, &err, NULL);
+	if (den_box_open(s->den, ref, &s->box, &err) < 0)
+		return cli_fail(a, &err, box_hint(&err));
+	return 0;
+}
+
+void session_close(struct session *s)
+{
+	den_box_close(s->box);
+	den_close(s->den);
+}
+
+int cli_each_box(const struct args *a, box_fn fn)
+{
+	struct den *d = NULL;
+	struct den_err err = { 0 };
+	int first = 0;
+
+	if (cli_open(a, &d, &err) < 0)
+		return cli_fail(a, &err, NULL);
+	for (int i = 0; i < a->n_words; i++) {
+		struct den_box *box = NULL;
+		const char *hint = NULL;
+		int r = den_box_open(d, a->words[i], &box, &err);
+
+		if (r < 0)
+			hint = box_hint(&err);
+		else
+			r = fn(box, a->words[i], a, &err);
+		if (r < 0) {
+			int status = cli_fail(a, &err, hint);
+
+			first = first ? first : status;
+		}
+		den_box_close(box);
+	}
+	den_close(d);
+	return first;
+}

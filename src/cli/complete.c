@@ -1,0 +1,213 @@
+#include "complete.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "mem.h"
+
+struct completion {
+	struct buf out;
+	const char *typed;
+	const struct args *args;
+};
+
+static void offer(struct completion *c, const char *prefix, const char *text, const char *what)
+{
+	auto_buf line = { 0 };
+
+	buf_addf(&line, "%s%s", prefix, text);
+	if (strncmp(buf_str(&line), c->typed, strlen(c->typed)))
+		return;
+	buf_addf(&line, "\t%s\n", what);
+	buf_add(&c->out, line.p, line.len);
+}
+
+static void offer_verbs(struct completion *c, const struct verb *const *list)
+{
+	for (; *list; list++)
+		offer(c, "", (*list)->name, (*list)->summary);
+}
+
+static void offer_boxes(struct completion *c, const char *suffix)
+{
+	struct den *d = NULL;
+	struct den_box_info *infos = NULL;
+	size_t n = 0;
+
+	if (cli_open(c->args, &d, NULL) < 0)
+		return;
+	if (den_list(d, &infos, &n, NULL) == 0) {
+		for (size_t i = 0; i < n; i++) {
+			auto_buf text = { 0 };
+
+			buf_addf(
+				&text, "%s%s", infos[i].name ? infos[i].name : infos[i].id, suffix);
+			offer(c, "", buf_str(&text), infos[i].state);
+		}
+		den_box_infos_free(infos, n);
+	}
+	den_close(d);
+}
+
+/* What runs in the box: tags where there are, else pids. Candidates a box made are plain words, or
+ * left out. */
+static void offer_execs(struct completion *c, const char *ref)
+{
+	auto_session s = { 0 };
+	struct den_ps *ps = NULL;
+
+	if (!ref || cli_open(c->args, &s.den, NULL) < 0 ||
+		den_box_open(s.den, ref, &s.box, NULL) < 0 || den_box_ps(s.box, &ps, NULL) < 0)
+		return;
+	for (size_t i = 0; i < ps->n_execs; i++) {
+		const struct den_exec_info *e = &ps->execs[i];
+		const char *state = e->running ? "running" : "ended";
+		char pid[16];
+
+		snprintf(pid, sizeof(pid), "%d", (int)e->pid);
+		if (e->tag && !strpbrk(e->tag, " \t\n'\"\\$`;&|<>()"))
+			offer(c, "", e->tag, state);
+		else
+			offer(c, "", pid, state);
+	}
+	den_ps_free(ps);
+}
+
+static const struct option_def *find_option(
+	const struct option_def *const *tables, const char *word)
+{
+	for (; *tables; tables++)
+		for (const struct option_def *d = *tables; d->name; d++)
+			if ((word[1] == '-' && !strcmp(d->name, word + 2)) ||
+				(word[1] != '-' && d->letter && d->letter == word[1] && !word[2]))
+				return d;
+	return NULL;
+}
+
+static bool takes_value(const struct option_def *d)
+{
+	return d && d->kind != OPT_FLAG && d->kind != OPT_BOOL;
+}
+
+static void offer_value(struct completion *c, const struct option_def *d)
+{
+	if (!strcmp(d->arg, "DIR") || !strcmp(d->arg, "FILE") || !strcmp(d->name, "mount"))
+		buf_addstr(&c->out, ":file\n");
+	else if (!strcmp(d->name, "net"))
+		offer(c, "", "none", "no network");
+	else if (!strcmp(d->name, "wall"))
+		offer(c, "", "container", "namespaces, cgroup and seccomp");
+	else if (!strcmp(d->name, "signal"))
+		for (size_t i = 0; i < 8; i++)
+			offer(c, "",
+				(const char *const[]){ "TERM", "KILL", "INT", "HUP", "QUIT", "STOP",
+					"CONT", "USR1" }[i],
+				"signal");
+}
+
+static void offer_word(struct completion *c, const struct verb *v, size_t number, const char *first)
+{
+	size_t n = strlen(v->complete);
+
+	if (v->max_words >= 0 && number >= (size_t)v->max_words)
+		return;
+	switch (v->complete[MIN(number, n - 1)]) {
+	case 'b':
+		offer_boxes(c, "");
+		break;
+	case 'e':
+		offer_execs(c, first);
+		break;
+	case 'p':
+		offer_boxes(c, ":");
+		buf_addstr(&c->out, ":file\n");
+		break;
+	case 'f':
+		buf_addstr(&c->out, ":file\n");
+		break;
+	case 'v':
+		offer_verbs(c, verbs);
+		break;
+	default:
+		if (v->command)
+			buf_addstr(&c->out, ":file\n");
+	}
+}
+
+/* The words before the one being typed say what it can be. */
+static void complete_verb(struct completion *c, const struct verb *v, int argc, char **argv)
+{
+	const struct option_def *tables[OPTION_TABLES + 2] = { 0 };
+	const struct option_def *waiting = NULL;
+	const char *first = NULL;
+	size_t n = 0, words = 0;
+
+	for (; n < OPTION_TABLES && v->options[n]; n++)
+		tables[n] = v->options[n];
+	tables[n] = options_global;
+	for (int i = 0; i < argc - 1; i++) {
+		bool option = !waiting && argv[i][0] == '-' && argv[i][1];
+
+		if (option) {
+			const struct option_def *d = find_option(tables, argv[i]);
+
+			waiting = takes_value(d) ? d : NULL;
+			continue;
+		}
+		if (!waiting) {
+			first = words++ ? first : argv[i];
+			if (v->command && words >= (size_t)v->command) {
+				buf_addstr(&c->out, ":file\n"); /* the command's own business */
+				return;
+			}
+		}
+		waiting = NULL;
+	}
+	if (waiting) {
+		offer_value(c, waiting);
+	} else if (c->typed[0] == '-') {
+		for (size_t i = 0; tables[i]; i++)
+			for (const struct option_def *d = tables[i]; d->name; d++)
+				offer(c, "--", d->name, d->help);
+	} else {
+		offer_word(c, v, words, first);
+	}
+}
+
+int complete(int argc, char **argv, const struct args *a)
+{
+	struct completion c = { .args = a, .typed = argc ? argv[argc - 1] : "" };
+	const struct verb *v = NULL;
+	const struct verb *const *list = verbs;
+	struct args own = *a;
+	int at = 0, status;
+
+	c.args = &own;
+	for (; at < argc - 1; at++) {
+		/* --state says which boxes there are */
+		if (!strcmp(argv[at], "--state") && at + 1 < argc - 1) {
+			own.state = argv[++at];
+			continue;
+		}
+		if (argv[at][0] == '-')
+			continue;
+		v = verb_find(list, argv[at]);
+		if (!v || !v->subs) {
+			at++;
+			break;
+		}
+		list = v->subs;
+		v = NULL;
+	}
+	if (v)
+		complete_verb(&c, v, argc - at, argv + at);
+	else if (c.typed[0] == '-')
+		for (const struct option_def *d = options_global; d->name; d++)
+			offer(&c, "--", d->name, d->help);
+	else if (at >= argc - 1)
+		offer_verbs(&c, list);
+	status = cli_print(a, &c.out);
+	buf_free(&c.out);
+	return status;
+}

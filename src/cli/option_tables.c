@@ -1,0 +1,64 @@
+/* The options that several verbs share. Those of one verb alone stand beside it. */
+#include "options.h"
+
+#define FIELD(name) offsetof(struct args, name)
+
+const struct option_def options_global[] = {
+	{ "state", 0, OPT_TEXT, FIELD(state), "DIR",
+		"keep boxes in DIR (default: $DEN_STATE, else the usual place)" },
+	{ "json", 0, OPT_FLAG, FIELD(json), NULL, "print data and errors as JSON" },
+	{ "quiet", 'q', OPT_FLAG, FIELD(quiet), NULL, "print only what was asked for, no notes" },
+	{ "no-color", 0, OPT_FLAG, FIELD(no_color), NULL, "no colours, even on a terminal" },
+	{ "help", 'h', OPT_FLAG, FIELD(help), NULL, "explain, with examples" },
+	{ "version", 0, OPT_FLAG, FIELD(version), NULL, "print the version" },
+	{ 0 },
+};
+
+const struct option_def options_box[] = {
+	{ "name", 'n', OPT_TEXT, FIELD(name), "NAME", "name the box: a-z 0-9 . _ -" },
+	{ "template", 0, OPT_TEXT, FIELD(template_name), "NAME",
+		"what it starts from (default: host)" },
+	{ "mount", 'm', OPT_LIST, FIELD(mounts), "HOST:BOX[:ro]",
+		"show a host file or directory in the box; may be repeated" },
+	{ "hostname", 0, OPT_TEXT, FIELD(hostname), "NAME",
+		"host name inside (default: the box's name)" },
+	{ "net", 0, OPT_TEXT, FIELD(net), "POLICY",
+		"network policy; only \"none\" for now (default: none)" },
+	{ "wall", 0, OPT_TEXT, FIELD(wall), "WALL", "how it is walled off (default: container)" },
+	{ "cpus", 0, OPT_CPUS, FIELD(cpus), "N", "processors, like 2 or 0.5" },
+	{ "memory", 0, OPT_SIZE, FIELD(memory), "SIZE", "memory of all its processes, like 512M" },
+	{ "pids", 0, OPT_COUNT, FIELD(pids), "N", "processes and threads (default: 4096)" },
+	{ "disk", 0, OPT_SIZE, FIELD(disk), "SIZE", "what it may write to disk, like 2G" },
+	{ "nofile", 0, OPT_COUNT, FIELD(nofile), "N", "open files of one process" },
+	{ "max-runtime", 0, OPT_DURATION, FIELD(max_runtime), "TIME",
+		"stop the box that long after its start, like 1h" },
+	{ 0 },
+};
+
+const struct option_def options_env[] = {
+	{ "env", 'e', OPT_LIST, FIELD(env), "K[=V]",
+		"set a variable; without =V, pass den's own; may be repeated" },
+	{ "env-file", 0, OPT_LIST, FIELD(env_files), "FILE",
+		"set the variables in FILE, one K=V a line" },
+	{ "user", 'u', OPT_TEXT, FIELD(user), "USER", "name, or uid[:gid] (default: root)" },
+	{ "workdir", 'w', OPT_TEXT, FIELD(workdir), "DIR",
+		"working directory (default: the user's home)" },
+	{ 0 },
+};
+
+const struct option_def options_exec[] = {
+	{ "tty", 't', OPT_FLAG, FIELD(tty), NULL, "give it a terminal (default: when den has one)",
+		"no-tty" },
+	{ "no-tty", 'T', OPT_FLAG, FIELD(no_tty), NULL, "plain streams, even on a terminal" },
+	{ "no-stdin", 0, OPT_FLAG, FIELD(no_stdin), NULL, "it reads end of file" },
+	{ "tag", 0, OPT_TEXT, FIELD(tag), "TAG", "name the program, for attach, kill and logs" },
+	{ "timeout", 0, OPT_DURATION, FIELD(timeout), "TIME",
+		"end it and all it started after TIME, like 30s" },
+	{ "cpu-time", 0, OPT_DURATION, FIELD(cpu_time), "TIME",
+		"the same for the CPU time that it uses" },
+	{ "grace", 0, OPT_GRACE, FIELD(grace), "TIME", "time between TERM and KILL (default: 5s)" },
+	{ "max-output", 0, OPT_SIZE, FIELD(max_output), "SIZE", "kill it when it printed more" },
+	{ "keep", 0, OPT_SIZE, FIELD(keep), "SIZE",
+		"keep that much of each stream for logs (default: 1M)" },
+	{ 0 },
+};

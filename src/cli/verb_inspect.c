@@ -1,0 +1,148 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli.h"
+#include "verbs.h"
+#include "parse.h"
+#include "show.h"
+#include "table.h"
+
+static void line(struct buf *out, const char *key, const char *value)
+{
+	if (!value || !value[0])
+		return;
+	buf_addf(out, "%-13s", key);
+	text_printable(out, value, strlen(value));
+	buf_addstr(out, "\n");
+}
+
+static void linef(struct buf *out, const char *key, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static void linef(struct buf *out, const char *key, const char *fmt, ...)
+{
+	struct buf b = { 0 };
+	char text[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	buf_addstr(&b, text);
+	line(out, key, buf_str(&b));
+	buf_free(&b);
+}
+
+static void line_size(struct buf *out, const char *key, uint64_t bytes)
+{
+	char text[16];
+
+	if (!bytes)
+		return;
+	format_size(bytes, text);
+	line(out, key, text);
+}
+
+static void line_time(struct buf *out, const char *key, int64_t ms)
+{
+	char text[32];
+
+	if (!ms)
+		return;
+	format_time(ms, text);
+	line(out, key, text);
+}
+
+static void limits_text(struct buf *out, const struct den_box_info *i)
+{
+	char text[32];
+
+	if (i->cpu_milli)
+		linef(out, "cpus", "%llu.%03llu", (unsigned long long)i->cpu_milli / 1000,
+			(unsigned long long)i->cpu_milli % 1000);
+	line_size(out, "memory", i->memory);
+	if (i->pids)
+		linef(out, "pids", "%llu", (unsigned long long)i->pids);
+	line_size(out, "disk", i->disk);
+	if (i->nofile)
+		linef(out, "nofile", "%llu", (unsigned long long)i->nofile);
+	if (i->max_runtime_ms) {
+		format_duration(i->max_runtime_ms, text);
+		line(out, "max-runtime", text);
+	}
+}
+
+static void box_text(struct buf *out, const struct den_box_info *i)
+{
+	line(out, "id", i->id);
+	line(out, "name", i->name);
+	line(out, "state", i->state);
+	line(out, "reason", i->reason);
+	line(out, "template", i->template_name);
+	line(out, "wall", i->wall);
+	line(out, "net", i->net);
+	line(out, "hostname", i->hostname);
+	line(out, "user", i->user);
+	line(out, "workdir", i->workdir);
+	line(out, "made of", i->detail);
+	limits_text(out, i);
+	for (size_t m = 0; m < i->n_mounts; m++) {
+		auto_buf b = { 0 };
+
+		buf_addf(&b, "%s -> %s%s", i->mounts[m].host, i->mounts[m].box,
+			i->mounts[m].ro ? " (read-only)" : "");
+		line(out, "mount", buf_str(&b));
+	}
+	for (const char *const *e = i->env; e && *e; e++)
+		line(out, "env", *e);
+	line(out, "ephemeral", i->ephemeral ? "yes" : NULL);
+	line_time(out, "created", i->created_ms);
+	line_time(out, "started", i->started_ms);
+	line_time(out, "stopped", i->stopped_ms);
+	if (i->init_pid)
+		linef(out, "init pid", "%d", (int)i->init_pid);
+	if (i->keeper_pid)
+		linef(out, "keeper pid", "%d", (int)i->keeper_pid);
+}
+
+static int inspect_one(
+	struct den_box *box, const char *ref, const struct args *a, struct den_err *err)
+{
+	struct den_box_info *info = NULL;
+	struct json j = { 0 };
+	auto_buf out = { 0 };
+
+	if (den_box_info(box, &info, err) < 0)
+		return -1;
+	if (a->json) {
+		show_box_json(&j, NULL, info);
+		(void)cli_print_json(a, &j);
+	} else {
+		box_text(&out, info);
+		if (a->n_words > 1 && ref != a->words[a->n_words - 1])
+			buf_addstr(&out, "\n");
+		(void)cli_print(a, &out);
+	}
+	den_box_infos_free(info, 1);
+	return 0;
+}
+
+static int inspect(const struct args *a)
+{
+	return cli_each_box(a, inspect_one);
+}
+
+const struct verb verb_inspect = {
+	.name = "inspect",
+	.words = "BOX...",
+	.summary = "tell everything about a box",
+	.help = "With --json one object for each box, one a line.\n"
+		"\n"
+		"Examples:\n"
+		"  den inspect web\n"
+		"  den inspect --json web | jq .limits\n",
+	.min_words = 1,
+	.max_words = -1,
+	.complete = "b",
+	.run = inspect,
+};

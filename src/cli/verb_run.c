@@ -1,0 +1,88 @@
+#include "box_args.h"
+#include "cli.h"
+#include "verbs.h"
+#include "strv.h"
+#include "stream.h"
+
+static const struct option_def run_options[] = {
+	{ "rm", 0, OPT_BOOL, offsetof(struct args, rm), "BOOL",
+		"delete the box afterwards (default: true)" },
+	{ 0 },
+};
+
+/* The environment of options is the box's; the exec adds TERM alone, and only with a terminal. */
+static int run_in(struct den_box *box, const struct args *a, char *const *box_env)
+{
+	static struct stream s; /* 64 KiB: not on the stack */
+	struct den_exec_opt opt;
+	struct den_exec *e = NULL;
+	struct den_err err = { 0 };
+	auto_strv env = NULL;
+	int status;
+
+	exec_args_make(a, a->words, &env, &opt);
+	if (strv_env_get(box_env, "TERM"))
+		opt.env = NULL;
+	stream_init(&s, box,
+		STREAM_OWN | (opt.flags & DEN_EXEC_TTY ? STREAM_TTY : 0) |
+			(opt.flags & DEN_EXEC_STDIN ? STREAM_STDIN : 0));
+	if (den_exec_start(box, &opt, &stream_ops, &s, &e, &err) < 0)
+		return cli_fail(a, &err, NULL);
+	stream_run(&s, e);
+	status = stream_status(&s, a);
+	den_exec_unref(e);
+	return status;
+}
+
+static void finish(struct den_box *box, const struct args *a)
+{
+	struct den_err err = { 0 };
+
+	if (!a->rm)
+		cli_note(a, "kept box %s", a->name ? a->name : den_box_id(box));
+	else if (den_box_delete(box, true, &err) < 0 && err.code != DEN_NOT_FOUND)
+		cli_warn("the box could not be deleted: %s", err.msg);
+}
+
+static int run(const struct args *a)
+{
+	auto_session s = { 0 };
+	auto_box_args b = { 0 };
+	struct den_err err = { 0 };
+	int status;
+
+	if (box_args_make(a, &b, &err) < 0)
+		return cli_fail(a, &err, "see 'den run --help'");
+	b.spec.ephemeral = a->rm;
+	if (cli_open(a, &s.den, &err) < 0 || den_box_create(s.den, &b.spec, &s.box, &err) < 0)
+		return cli_fail(a, &err,
+			err.code == DEN_UNSUPPORTED ? "'den doctor' tells what this machine lacks"
+						    : NULL);
+	status = run_in(s.box, a, b.env);
+	finish(s.box, a);
+	return status;
+}
+
+const struct verb verb_run = {
+	.name = "run",
+	.words = "[--] [COMMAND [ARG]...]",
+	.summary = "run a command in a new box, then delete the box",
+	.help = "The box starts as a copy of this machine's file system, without its network.\n"
+		"What the command changes is gone afterwards; what it prints, reads and\n"
+		"leaves with is passed on as if it ran here. Nothing of den's environment\n"
+		"goes in but TERM, and what --env names. Without a command it is a login\n"
+		"shell.\n"
+		"\n"
+		"Examples:\n"
+		"  den run make test                            try it, keep nothing\n"
+		"  den run --mount .:/src:ro --workdir /src ls  it sees this, read-only\n"
+		"  den run --memory 512M --timeout 30s ./job    with limits\n"
+		"  den run --rm=false --name try sh setup.sh    keep the box, as \"try\"\n"
+		"  den run                                      a shell, to look around\n",
+	.options = { options_box, options_env, options_exec, run_options },
+	.max_words = -1,
+	.command = 1,
+	.program = true,
+	.complete = "-",
+	.run = run,
+};

@@ -1,0 +1,40 @@
+/* All verbs, by hand, in the order in which help lists them. */
+#include "verbs.h"
+
+#include <string.h>
+
+#include "cli.h"
+
+const struct verb *const verbs[] = {
+	&verb_run,
+	&verb_create,
+	&verb_exec,
+	&verb_attach,
+	&verb_ps,
+	&verb_kill,
+	&verb_logs,
+	&verb_cp,
+	&verb_fs,
+	&verb_ls,
+	&verb_inspect,
+	&verb_stats,
+	&verb_stop,
+	&verb_start,
+	&verb_pause,
+	&verb_resume,
+	&verb_wait,
+	&verb_rm,
+	&verb_doctor,
+	&verb_gc,
+	&verb_version,
+	&verb_help,
+	NULL,
+};
+
+const struct verb *verb_find(const struct verb *const *list, const char *name)
+{
+	for (; *list; list++)
+		if (!strcmp((*list)->name, name))
+			return *list;
+	return NULL;
+}

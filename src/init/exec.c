@@ -1,0 +1,503 @@
+/*
+ * Execs: streams with credit, input, and what is kept afterwards.
+ *
+ * Output goes from the pipe into a ring and from there to each subscriber within its credit. While
+ * somebody follows, the pipe is not read further than the slowest follower allows: the program
+ * blocks, memory does not grow. With nobody following, the ring keeps the last bytes and the program
+ * runs on.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "init.h"
+#include "strv.h"
+
+struct exec *exec_by_pid(struct init *in, pid_t pid)
+{
+	list_for_each(l, &in->execs) {
+		struct exec *x = CONTAINER_OF(l, struct exec, link);
+
+		if (x->pid == pid && !x->ended)
+			return x;
+	}
+	return NULL;
+}
+
+struct exec *exec_by_number(struct init *in, uint64_t number)
+{
+	list_for_each(l, &in->execs) {
+		struct exec *x = CONTAINER_OF(l, struct exec, link);
+
+		if (x->spec.exec == number)
+			return x;
+	}
+	return NULL;
+}
+
+struct exec *exec_by_chan(struct init *in, uint32_t chan, struct sub **ret_sub)
+{
+	list_for_each(l, &in->execs) {
+		struct exec *x = CONTAINER_OF(l, struct exec, link);
+
+		list_for_each(k, &x->subs) {
+			struct sub *s = CONTAINER_OF(k, struct sub, link);
+
+			if (s->chan == chan) {
+				*ret_sub = s;
+				return x;
+			}
+		}
+	}
+	return NULL;
+}
+
+bool exec_any_running(struct init *in)
+{
+	list_for_each(l, &in->execs)
+		if (!CONTAINER_OF(l, struct exec, link)->ended)
+			return true;
+	return false;
+}
+
+void exec_put_info(struct buf *b, const struct exec *x)
+{
+	auto_buf rec = { 0 };
+	struct exec_info i = {
+		.exec = x->spec.exec,
+		.pid = (uint64_t)x->pid,
+		.argv = x->spec.argv,
+		.tag = x->spec.tag,
+		.user = x->spec.user,
+		.cwd = x->spec.cwd,
+		.flags = x->spec.flags,
+		.started_ms = x->started_ms,
+		.timeout_ms = x->spec.timeout_ms,
+		.cpu_ms = x->spec.cpu_ms,
+		.grace_ms = x->spec.grace_ms,
+		.ended_ms = x->closed ? x->ended_ms : 0,
+		.result = x->result,
+	};
+
+	i.result.off_out = x->out[0].ring.head;
+	i.result.off_err = x->out[1].ring.head;
+	exec_info_put(&rec, &i);
+	wire_put_bytes(b, F_RECORD, rec.p, rec.len);
+}
+
+static void stream_close(struct init *in, struct stream *s)
+{
+	if (s->src.fd < 0)
+		return;
+	loop_remove(in->loop, &s->src);
+	fd_close(&s->src.fd);
+}
+
+static void input_close(struct exec *x)
+{
+	if (x->in.fd < 0)
+		return;
+	loop_remove(x->init->loop, &x->in);
+	fd_close(&x->in.fd);
+	buf_free(&x->in_buf);
+}
+
+static void free_later_cb(struct loop_deferred *d)
+{
+	struct exec *x = CONTAINER_OF(d, struct exec, free_later);
+
+	exec_spec_free(&x->spec);
+	free(x);
+}
+
+void exec_free(struct exec *x)
+{
+	while (!list_empty(&x->subs))
+		exec_unsubscribe(x, CONTAINER_OF(x->subs.next, struct sub, link));
+	loop_timer_clear(&x->held);
+	input_close(x);
+	for (int i = 0; i < 2; i++) {
+		stream_close(x->init, &x->out[i]);
+		ring_free(&x->out[i].ring);
+	}
+	if (x->closed)
+		x->init->n_ended--;
+	list_remove(&x->link);
+	x->free_later.cb = free_later_cb;
+	loop_defer(x->init->loop, &x->free_later);
+}
+
+void exec_unsubscribe(struct exec *x, struct sub *s)
+{
+	list_remove(&s->link);
+	free(s);
+	(void)x;
+}
+
+void exec_thin_ended(struct init *in)
+{
+	list_for_each_safe(l, next, &in->execs) {
+		struct exec *x = CONTAINER_OF(l, struct exec, link);
+
+		if (!x->closed || !list_empty(&x->subs))
+			continue;
+		if (in->n_ended > ENDED_MAX || (x->spec.flags & EXEC_FORGET))
+			exec_free(x);
+	}
+}
+
+/* How many bytes of stream i may be read without overtaking the slowest follower. */
+static size_t room(const struct exec *x, int i)
+{
+	const struct ring *r = &x->out[i].ring;
+	uint64_t slowest = r->head;
+
+	if (list_empty(&x->subs))
+		return r->keep;
+	list_for_each(l, &x->subs) {
+		const struct sub *s = CONTAINER_OF(l, struct sub, link);
+
+		slowest = MIN(slowest, MAX(s->pos[i], r->tail));
+	}
+	return r->keep - MIN(r->keep, (size_t)(r->head - slowest));
+}
+
+static bool pump_stream(struct exec *x, struct sub *s, int i)
+{
+	const struct ring *r = &x->out[i].ring;
+
+	if (s->pos[i] < r->tail)
+		s->pos[i] = r->tail; /* gone; the follower sees it from the offsets */
+	while (s->credit && s->pos[i] < r->head) {
+		const char *p;
+		size_t n = ring_peek(r, s->pos[i], &p);
+
+		n = MIN(n, MIN((size_t)s->credit, (size_t)WIRE_MAX_DATA));
+		conn_send(x->init->keeper, i == 0 ? WM_OUT : WM_ERR, s->chan, p, n);
+		s->pos[i] += n;
+		s->credit -= n;
+	}
+	return s->pos[i] == r->head;
+}
+
+/* Sends what can be sent; a follower that has everything of a closed exec gets EXIT and goes. */
+void exec_pump(struct exec *x)
+{
+	struct init *in = x->init;
+
+	list_for_each_safe(l, next, &x->subs) {
+		struct sub *s = CONTAINER_OF(l, struct sub, link);
+		bool all = true;
+
+		if (!in->keeper)
+			break;
+		for (int i = 0; i < 2; i++)
+			all = pump_stream(x, s, i) && all;
+		if (all && x->closed) {
+			auto_buf b = { 0 };
+
+			x->result.off_out = x->out[0].ring.head;
+			x->result.off_err = x->out[1].ring.head;
+			exec_result_put(&b, &x->result);
+			conn_send_buf(in->keeper, WM_EXIT, s->chan, &b);
+			exec_unsubscribe(x, s);
+		}
+	}
+	for (int i = 0; i < x->n_out; i++)
+		if (x->out[i].src.fd >= 0)
+			loop_set_events(in->loop, &x->out[i].src, room(x, i) ? EPOLLIN : 0);
+	if (x->closed && list_empty(&x->subs) && (x->spec.flags & EXEC_FORGET))
+		exec_free(x);
+}
+
+static void exec_settle(struct exec *x)
+{
+	if (x->closed || !x->ended)
+		return;
+	x->closed = true;
+	x->init->n_ended++;
+	loop_timer_clear(&x->held);
+	input_close(x);
+	if (x->init->keeper) { /* the keeper is told of every end, followed or not */
+		auto_buf b = { 0 };
+
+		exec_put_info(&b, x);
+		conn_send_buf(x->init->keeper, WM_EXIT, 0, &b);
+	}
+	exec_pump(x);
+	exec_thin_ended(x->init);
+}
+
+static void held_cb(struct loop_timer *t)
+{
+	/* Something it left in the background holds a stream open. Its output goes on being read and
+	 * kept, so that it is not killed by SIGPIPE; but the exec itself is over. */
+	exec_settle(CONTAINER_OF(t, struct exec, held));
+}
+
+static bool streams_ended(const struct exec *x)
+{
+	for (int i = 0; i < x->n_out; i++)
+		if (x->out[i].src.fd >= 0)
+			return false;
+	return true;
+}
+
+void exec_reaped(struct exec *x, bool exited, int status)
+{
+	x->ended = true;
+	x->ended_ms = clock_wall_ms();
+	x->result.exited = exited;
+	x->result.status = (uint64_t)status;
+	if (streams_ended(x))
+		exec_settle(x);
+	else {
+		x->held.cb = held_cb;
+		loop_timer_set(x->init->loop, &x->held, clock_mono_ns() + HELD_OPEN_MS * NS_PER_MS);
+	}
+}
+
+static void output_cb(struct loop_source *src, uint32_t events)
+{
+	struct stream *s = CONTAINER_OF(src, struct stream, src);
+	struct exec *x = s->exec;
+	int i = (int)(s - x->out);
+	size_t max = room(x, i);
+	ssize_t n;
+
+	(void)events;
+	if (!max) { /* hung up, but the follower is behind: wait for it without spinning */
+		loop_set_events(x->init->loop, src, EPOLLET);
+		return;
+	}
+	n = ring_fill(&s->ring, src->fd, MIN(max, (size_t)(128 << 10)));
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) /* end of file, or EIO: the last user of the pty's other side went */
+		stream_close(x->init, s);
+	if (x->spec.max_output && !x->over_output &&
+		x->out[0].ring.head + x->out[1].ring.head > x->spec.max_output) {
+		x->over_output = true;
+		x->result.reason = EXEC_BY_OUTPUT;
+		if (!x->ended)
+			tree_signal(x->pid, SIGKILL);
+	}
+	if (x->ended && !x->closed && streams_ended(x))
+		exec_settle(x); /* pumps, and may free x */
+	else
+		exec_pump(x);
+}
+
+/* ---- input ---- */
+
+static void input_credit(struct exec *x, size_t n)
+{
+	list_for_each(l, &x->subs) {
+		struct sub *s = CONTAINER_OF(l, struct sub, link);
+		size_t give = MIN(n, (size_t)s->in_owed);
+
+		if (give && x->init->keeper) {
+			auto_buf b = { 0 };
+
+			wire_put_u64(&b, F_CREDIT, give);
+			conn_send_buf(x->init->keeper, WM_IN_CREDIT, s->chan, &b);
+		}
+		s->in_owed -= give;
+		n -= give;
+	}
+}
+
+static void input_flush(struct exec *x)
+{
+	while (x->in.fd >= 0 && x->in_buf.len) {
+		ssize_t n = write(x->in.fd, x->in_buf.p, x->in_buf.len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			break;
+		if (n < 0) { /* the program closed its stdin: swallow the rest as a pipe would */
+			input_credit(x, x->in_buf.len);
+			input_close(x);
+			return;
+		}
+		buf_consume(&x->in_buf, (size_t)n);
+		input_credit(x, (size_t)n);
+	}
+	if (x->in.fd >= 0 && x->in_eof && !x->in_buf.len) {
+		if (x->spec.flags & EXEC_TTY) {
+			(void)!write(x->in.fd, "\004", 1);
+			x->in_eof = false;
+		} else {
+			input_close(x);
+			return;
+		}
+	}
+	if (x->in_buf.len == 0)
+		buf_free(&x->in_buf);
+	if (x->in.fd >= 0)
+		loop_set_events(x->init->loop, &x->in, x->in_buf.len ? EPOLLOUT : 0);
+}
+
+static void input_cb(struct loop_source *src, uint32_t events)
+{
+	struct exec *x = CONTAINER_OF(src, struct exec, in);
+
+	if (!x->in_buf.len && (events & (EPOLLERR | EPOLLHUP))) { /* nobody reads any more */
+		input_close(x);
+		return;
+	}
+	input_flush(x);
+}
+
+void exec_input(struct exec *x, struct sub *s, const struct wire_frame *f)
+{
+	s->in_owed += f->len;
+	if (x->in.fd < 0 || x->in_eof) { /* not wanted: credited, so that nobody waits */
+		input_credit(x, f->len);
+		return;
+	}
+	if (x->in_buf.len + f->len > 4 * WIRE_WINDOW)
+		return; /* somebody ignores credit; he loses, not we */
+	buf_add(&x->in_buf, f->p, f->len);
+	input_flush(x);
+}
+
+void exec_input_eof(struct exec *x)
+{
+	x->in_eof = true;
+	input_flush(x);
+}
+
+/* ---- starting and following ---- */
+
+static struct sub *subscribe(struct exec *x, uint32_t chan, uint64_t credit)
+{
+	struct sub *s = mem_new(struct sub);
+
+	s->chan = chan;
+	s->credit = credit;
+	list_append(&x->subs, &s->link);
+	return s;
+}
+
+static void tell_started(struct exec *x, struct sub *s, uint32_t chan)
+{
+	auto_buf b = { 0 };
+
+	wire_put_u64(&b, F_PID, (uint64_t)x->pid);
+	wire_put_u64(&b, F_EXEC, x->spec.exec);
+	wire_put_u64(&b, F_FLAGS, x->spec.flags);
+	if (s) {
+		wire_put_u64(&b, F_OFF_OUT, s->pos[0]);
+		wire_put_u64(&b, F_OFF_ERR, s->pos[1]);
+	}
+	conn_send_buf(x->init->keeper, WM_STARTED, chan, &b);
+}
+
+static struct exec *exec_new(struct init *in, struct exec_spec *spec)
+{
+	struct exec *x = mem_new(struct exec);
+
+	x->init = in;
+	x->spec = *spec; /* taken over */
+	*spec = (struct exec_spec){ 0 };
+	list_init(&x->subs);
+	list_append(&in->execs, &x->link);
+	x->in.fd = -1;
+	x->in.cb = input_cb;
+	for (int i = 0; i < 2; i++) {
+		x->out[i].exec = x;
+		x->out[i].src = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = output_cb };
+		ring_init(&x->out[i].ring, x->spec.keep ? (size_t)x->spec.keep : EXEC_KEEP_DEFAULT);
+	}
+	return x;
+}
+
+static int exec_begin(struct init *in, uint32_t chan, struct exec_spec *spec, int cgroup_fd,
+	struct den_err *err)
+{
+	struct exec *x = exec_new(in, spec);
+
+	if (exec_spawn(x, cgroup_fd, err) < 0) {
+		exec_free(x);
+		return -1;
+	}
+	x->started_ms = clock_wall_ms();
+	for (int i = 0; i < x->n_out; i++)
+		if (loop_add(in->loop, &x->out[i].src, err) < 0)
+			fd_close(&x->out[i].src.fd);
+	if (x->in.fd >= 0 && loop_add(in->loop, &x->in, err) < 0)
+		fd_close(&x->in.fd);
+	if (x->spec.flags & EXEC_DETACH)
+		tell_started(x, NULL, chan);
+	else
+		tell_started(x, subscribe(x, chan, x->spec.credit), chan);
+	return 0;
+}
+
+void exec_request(struct init *in, uint32_t chan, const struct wire_frame *f)
+{
+	struct exec_spec spec;
+	struct den_err err;
+	auto_fd cgroup_fd = -1;
+
+	if (exec_spec_get(f->p, f->len, &spec, &err) < 0) {
+		conn_fail(in->keeper, chan, &err);
+		return;
+	}
+	if ((spec.flags & EXEC_CGROUP) && conn_take_fds(in->keeper, &cgroup_fd, 1) < 0)
+		den_fail(&err, DEN_INTERNAL, 0, "exec without its cgroup descriptor");
+	else if (exec_begin(in, chan, &spec, cgroup_fd, &err) == 0)
+		return;
+	exec_spec_free(&spec);
+	conn_fail(in->keeper, chan, &err);
+}
+
+void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+	uint64_t number = 0, off[2] = { 0, 0 }, credit = 0;
+	struct den_err err;
+	struct exec *x;
+	struct sub *s;
+
+	while (wire_next(&rd, &v, NULL) > 0) {
+		if (v.tag == F_EXEC)
+			wire_u64(&v, UINT32_MAX, &number, NULL);
+		else if (v.tag == F_OFF_OUT)
+			wire_u64(&v, UINT64_MAX, &off[0], NULL);
+		else if (v.tag == F_OFF_ERR)
+			wire_u64(&v, UINT64_MAX, &off[1], NULL);
+		else if (v.tag == F_CREDIT)
+			wire_u64(&v, WIRE_WINDOW, &credit, NULL);
+	}
+	x = exec_by_number(in, number);
+	if (!x) {
+		den_fail(&err, DEN_NOT_FOUND, 0, "no such exec; 'den ps' lists them");
+		conn_fail(in->keeper, chan, &err);
+		return;
+	}
+	s = subscribe(x, chan, credit);
+	for (int i = 0; i < 2; i++)
+		s->pos[i] = MIN(MAX(off[i], x->out[i].ring.tail), x->out[i].ring.head);
+	tell_started(x, s, chan);
+	exec_pump(x);
+}
+
+void exec_drop_subs(struct init *in)
+{
+	list_for_each_safe(l, next, &in->execs) {
+		struct exec *x = CONTAINER_OF(l, struct exec, link);
+
+		while (!list_empty(&x->subs))
+			exec_unsubscribe(x, CONTAINER_OF(x->subs.next, struct sub, link));
+		exec_pump(x); /* nobody to wait for: read on */
+	}
+}

@@ -1,0 +1,98 @@
+/*
+ * den-init: process 1 of a box.
+ *
+ * It starts programs, holds their streams, reaps, and says how they ended. It lives on hostile
+ * ground: root of the box is its neighbour, so it holds nothing worth taking, and the keeper checks
+ * whatever comes from here. It outlives the keeper: output and exit statuses are kept until the
+ * next keeper connects and asks.
+ *
+ *   descriptors   3  the socket on which keepers connect
+ *                 4  the file seen as /proc/meminfo, or closed
+ *                 5  the box's memory use, told by the host, or closed
+ *   argv          1  seconds it may live without a keeper; 0: for ever
+ *                 2  memory limit in bytes; 0: none
+ */
+#pragma once
+
+#include "conn.h"
+#include "loop.h"
+#include "ring.h"
+#include "spec.h"
+
+enum init_fds { INIT_FD_LISTEN = 3, INIT_FD_MEMINFO = 4, INIT_FD_MEMUSE = 5 };
+
+struct init {
+	struct loop *loop;
+	struct loop_source listen, sigchld;
+	struct conn *keeper; /* NULL: nobody is connected */
+	struct list execs;   /* struct exec, oldest first */
+	size_t n_ended;
+	struct loop_timer orphan, meminfo;
+	struct loop_deferred leave;
+	uint64_t orphan_ms, memory_limit;
+	bool stopping;
+};
+
+/* One stream of an exec, from a pipe or the pty's master. */
+struct stream {
+	struct loop_source src; /* fd -1: ended */
+	struct ring ring;
+	struct exec *exec;
+};
+
+/* A channel that follows an exec. */
+struct sub {
+	struct list link;
+	uint32_t chan;
+	uint64_t pos[2], credit;
+	uint64_t in_owed; /* stdin bytes taken from it and not yet credited back */
+};
+
+/*
+ *   RUNNING  -> ENDED     exec_reaped()   its process ended; streams may still have bytes
+ *   ENDED    -> CLOSED    exec_settle()   streams ended, or HELD_OPEN_MS passed: EXIT may be sent
+ */
+struct exec {
+	struct list link;
+	struct init *init;
+	struct exec_spec spec;
+	pid_t pid;
+	bool ended, closed;
+	struct exec_result result;
+	int64_t started_ms, ended_ms;
+	struct stream out[2]; /* [1] unused with a pty */
+	int n_out;
+	struct loop_source in; /* write side of stdin, or the pty's master; fd -1: none */
+	struct buf in_buf;
+	bool in_eof;
+	struct list subs;
+	struct loop_timer held;
+	struct loop_deferred free_later;
+	bool over_output;
+};
+
+#define ENDED_MAX 64	  /* ended execs that are kept */
+#define HELD_OPEN_MS 300  /* how long an ended exec waits for streams that a child holds open */
+
+/* exec.c */
+void exec_request(struct init *in, uint32_t chan, const struct wire_frame *f);
+void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f);
+void exec_reaped(struct exec *x, bool exited, int status);
+struct exec *exec_by_pid(struct init *in, pid_t pid);
+struct exec *exec_by_number(struct init *in, uint64_t number);
+struct exec *exec_by_chan(struct init *in, uint32_t chan, struct sub **ret_sub);
+void exec_pump(struct exec *x);
+void exec_drop_subs(struct init *in); /* the keeper went */
+void exec_unsubscribe(struct exec *x, struct sub *s);
+void exec_input(struct exec *x, struct sub *s, const struct wire_frame *f);
+void exec_input_eof(struct exec *x);
+void exec_put_info(struct buf *b, const struct exec *x);
+void exec_free(struct exec *x);
+bool exec_any_running(struct init *in);
+void exec_thin_ended(struct init *in);
+
+/* spawn.c: starts spec in the box; cgroup_fd -1: none. The streams are set up in x. */
+int exec_spawn(struct exec *x, int cgroup_fd, struct den_err *err);
+
+/* signal_tree.c */
+void tree_signal(pid_t root, int sig);

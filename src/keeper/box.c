@@ -1,0 +1,572 @@
+/* The life of a box. The states and who makes each move are drawn in wire/spec.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "blob.h"
+#include "clock.h"
+#include "fd.h"
+#include "keeper.h"
+#include "place.h"
+
+bool box_is_up(const struct keeper *k)
+{
+	return k->row.info.state == BOX_RUNNING || k->row.info.state == BOX_PAUSED;
+}
+
+int box_save(struct keeper *k, struct den_err *err)
+{
+	if (store_put(k->store, &k->row, err) < 0)
+		return -1;
+	k->row_written = true;
+	loop_timer_clear(&k->late_row);
+	return 0;
+}
+
+void box_put_info(struct keeper *k, struct buf *b)
+{
+	k->row.info.keeper_pid = (uint64_t)getpid();
+	k->row.info.init_pid = box_is_up(k) ? (uint64_t)k->wall.pid : 0;
+	box_info_put(b, &k->row.info);
+}
+
+/* ---- what was asked for, checked and completed ---- */
+
+static int check_text(const char *what, const char *text, const char *bad, struct den_err *err)
+{
+	if (text && (text[0] == '\0' || strpbrk(text, bad)))
+		return den_fail(err, DEN_INVALID, 0, "%s '%.60s' is not allowed", what, text);
+	return 0;
+}
+
+static int check_spec(struct box_spec *s, struct den_err *err)
+{
+	const char *test = getenv("DEN_TEST");
+
+	free(s->id);
+	s->id = NULL; /* ours to choose */
+	if (s->name && box_name_parse(s->name, &(struct box_name){ { 0 } }, err) < 0)
+		return -1;
+	if (!s->template_name)
+		s->template_name = mem_strdup("host");
+	if (!s->wall)
+		s->wall = mem_strdup("container");
+	if (!s->net)
+		s->net = mem_strdup("none");
+	if (!s->user)
+		s->user = mem_strdup("root");
+	if (!s->pids)
+		s->pids = PIDS_DEFAULT;
+	if (strcmp(s->net, "none") && !(test && !strcmp(s->net, "host-test")))
+		return den_fail(err, DEN_UNSUPPORTED, 0, "--net=%s: this version has only --net=none", s->net);
+	if (check_text("hostname", s->hostname, " \t\n/", err) < 0)
+		return -1;
+	if (s->cwd && s->cwd[0] != '/')
+		return den_fail(err, DEN_INVALID, 0, "workdir '%.100s' must be absolute", s->cwd);
+	for (size_t i = 0; s->env && s->env[i]; i++)
+		if (s->env[i][0] == '=' || !strchr(s->env[i], '='))
+			return den_fail(err, DEN_INVALID, 0, "env '%.60s' is not NAME=VALUE", s->env[i]);
+	for (size_t i = 0; i < s->n_mounts; i++) {
+		struct stat st;
+
+		if (stat(s->mounts[i].host, &st) < 0)
+			return den_fail_sys(err, errno, "mount '%.150s'", s->mounts[i].host);
+		if (!strcmp(s->mounts[i].box, "/") || strstr(s->mounts[i].box, "/../"))
+			return den_fail(err, DEN_INVALID, 0, "cannot mount at '%.100s'", s->mounts[i].box);
+	}
+	if (s->memory && s->memory < (4 << 20))
+		return den_fail(err, DEN_INVALID, 0, "--memory must be at least 4M");
+	return 0;
+}
+
+static int random_hex(char *out, size_t bytes, struct den_err *err)
+{
+	uint8_t r[16];
+
+	if (getrandom(r, bytes, 0) != (ssize_t)bytes)
+		return den_fail_sys(err, errno, "getrandom");
+	for (size_t i = 0; i < bytes; i++)
+		snprintf(out + 2 * i, 3, "%02x", r[i]);
+	return 0;
+}
+
+static int new_boot_id(struct keeper *k, struct den_err *err)
+{
+	char h[33], id[37];
+
+	if (random_hex(h, 16, err) < 0)
+		return -1;
+	snprintf(id, sizeof(id), "%.8s-%.4s-4%.3s-a%.3s-%.12s", h, h + 8, h + 13, h + 17, h + 20);
+	free(k->row.info.boot_id);
+	k->row.info.boot_id = mem_strdup(id);
+	return 0;
+}
+
+/* ---- up ---- */
+
+static int open_template(struct keeper *k, struct den_err *err)
+{
+	enum plan_ids ids = wall_ids(NULL);
+
+	if (k->tmpl.trees)
+		return 0;
+	if (k->row.version && k->row.version[0])
+		return template_open_version(k->store->fd, k->store->path, k->row.info.spec.template_name,
+			k->row.version, &k->tmpl, err);
+	return template_open(k->store->fd, k->store->path, k->row.info.spec.template_name, ids == IDS_MAPPED,
+		ids != IDS_SINGLE, NULL, NULL, &k->tmpl, err);
+}
+
+static int on_cloned(pid_t pid, void *user, struct den_err *err)
+{
+	struct keeper *k = user;
+	struct box_proc p = { .pid = pid };
+
+	if (proc_start_time(pid, &p.start) < 0)
+		return den_fail(err, DEN_INTERNAL, 0, "the box died at birth");
+	return store_proc_put(k->boxfd, &p, err);
+}
+
+static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, char **init_path,
+	struct den_err *err)
+{
+	uint32_t base = STORE_ID_BASE + (uint32_t)k->row.slot * 65536U;
+
+	if (store_init_path(k->store, den_init_blob, (size_t)(den_init_blob_end - den_init_blob), den_init_hash,
+		    init_path, err) < 0)
+		return -1;
+	for (size_t i = 0; i < k->tmpl.n_trees; i++)
+		trees[i] = (struct plan_tree){ k->tmpl.trees[i].at,
+			(const char *const *)k->tmpl.trees[i].lowers };
+	*p = (struct plan){
+		.id = &k->id, .tag = k->store->tag, .spec = &k->row.info.spec, .trees = trees,
+		.n_trees = k->tmpl.n_trees, .boxfd = k->boxfd, .init_path = *init_path, .listen_fd = -1,
+		.ids = wall_ids(NULL), .id_base = base, .owners = k->tmpl.owners_path,
+		.host_net = !strcmp(k->row.info.spec.net, "host-test"), .cloned = on_cloned, .user = k,
+	};
+	snprintf(p->boot_id, sizeof(p->boot_id), "%s", k->row.info.boot_id);
+	return random_hex(p->machine_id, 16, err);
+}
+
+static void init_frame(struct conn *c, const struct wire_frame *f)
+{
+	kexec_from_init(CONTAINER_OF(c, struct keeper, init), f);
+}
+
+static void init_closed(struct conn *c, const struct den_err *why)
+{
+	struct keeper *k = CONTAINER_OF(c, struct keeper, init);
+
+	(void)why;
+	k->init_up = false;
+	/* Its process ends in a moment and is what counts (init_pid_cb); if it does not, it broke the
+	 * protocol, and a box without a voice is no box. */
+	if (k->wall.pidfd >= 0)
+		loop_timer_set(k->loop, &k->kill, clock_mono_ns() + 2 * NS_PER_SEC);
+}
+
+static int meet_init(struct keeper *k, struct den_err *err)
+{
+	auto_buf b = { 0 };
+	int fd;
+
+	if (place_connect(k->boxfd, PLACE_INIT_SOCK, &fd, err) < 0)
+		return den_wrap(err, "reach init");
+	k->init = (struct conn){ .on_frame = init_frame, .on_close = init_closed };
+	if (conn_open(&k->init, k->loop, fd, err) < 0)
+		return -1;
+	k->init_up = true;
+	wire_put_u64(&b, F_PROTO, WIRE_VERSION);
+	conn_send_buf(&k->init, WM_HELLO, 0, &b);
+	return 0;
+}
+
+static void init_pid_cb(struct loop_source *s, uint32_t events)
+{
+	struct keeper *k = CONTAINER_OF(s, struct keeper, init_pid);
+
+	(void)events;
+	box_down(k, k->stopping ? NULL : "its init process was killed");
+}
+
+static void runtime_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, runtime);
+	struct den_err err;
+
+	free(k->row.info.reason);
+	k->row.info.reason = mem_strdup("max-runtime reached");
+	if (box_stop(k, EXEC_GRACE_MS, &err) < 0)
+		box_down(k, NULL);
+}
+
+static void kill_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, kill);
+
+	box_down(k, k->stopping ? NULL : "its init process stopped answering");
+}
+
+/* Watches a live init: timers and what tells of its end. */
+static int watch_init(struct keeper *k, struct den_err *err)
+{
+	k->init_pid = (struct loop_source){ .fd = k->wall.pidfd, .events = EPOLLIN, .cb = init_pid_cb };
+	if (loop_add(k->loop, &k->init_pid, err) < 0)
+		return -1;
+	k->runtime.cb = runtime_cb;
+	k->kill.cb = kill_cb;
+	if (k->row.info.spec.max_runtime_ms) {
+		int64_t left = k->row.info.started_ms + (int64_t)k->row.info.spec.max_runtime_ms - clock_wall_ms();
+
+		loop_timer_set(k->loop, &k->runtime, clock_mono_ns() + MAX(left, 1) * NS_PER_MS);
+	}
+	return meet_init(k, err);
+}
+
+static void set_detail(struct keeper *k)
+{
+	static const char *const ids[] = { "65,536 ids of its own, layers id-mapped",
+		"65,536 ids from /etc/subuid", "one id: root in the box is you, and nobody else is there" };
+	auto_buf b = { 0 };
+
+	buf_addf(&b, "%s", k->tmpl.detail ? k->tmpl.detail : "");
+	if (b.len && b.p[b.len - 1] != '\n')
+		buf_addstr(&b, "\n");
+	buf_addf(&b, "ids: %s\n", ids[wall_ids(NULL)]);
+	if (k->wall.note)
+		buf_addf(&b, "no cgroup: %s\n", k->wall.note);
+	if (b.len > 4000)
+		b.len = 4000;
+	free(k->row.info.detail);
+	k->row.info.detail = mem_strdup(buf_str(&b));
+}
+
+int box_up(struct keeper *k, struct den_err *err)
+{
+	auto_free struct plan_tree *trees = NULL;
+	auto_free char *init_path = NULL;
+	struct plan p;
+	int r;
+
+	if (box_is_up(k))
+		return den_fail(err, DEN_CONFLICT, 0, "the box is running already");
+	if (open_template(k, err) < 0 || new_boot_id(k, err) < 0)
+		return -1;
+	trees = mem_alloc(sizeof(*trees) * (k->tmpl.n_trees + 1));
+	if (make_plan(k, &p, trees, &init_path, err) < 0)
+		return -1;
+	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &p.listen_fd, err) < 0)
+		return -1;
+	r = k->ops->start(&p, &k->wall, err);
+	fd_close(&p.listen_fd);
+	if (r < 0) {
+		store_proc_clear(k->boxfd);
+		return -1;
+	}
+	k->stopping = false;
+	k->row.info.state = BOX_RUNNING;
+	k->row.info.started_ms = clock_wall_ms();
+	k->row.info.stopped_ms = 0;
+	free(k->row.info.reason);
+	k->row.info.reason = NULL;
+	set_detail(k);
+	if (watch_init(k, err) < 0) {
+		struct den_err why = *err;
+
+		box_down(k, why.msg);
+		return -1;
+	}
+	return 0;
+}
+
+/* ---- create and open ---- */
+
+static void late_row_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, late_row);
+	struct den_err err;
+
+	(void)box_save(k, &err); /* only so that den ls shows it; nothing was promised */
+}
+
+static void undo_create(struct keeper *k)
+{
+	struct den_err ignored;
+
+	if (box_is_up(k))
+		box_down(k, NULL);
+	if (k->row_written)
+		(void)store_delete(k->store, &k->id, &ignored);
+	fd_close(&k->boxfd);
+	(void)store_box_remove(k->store, &k->id, &ignored);
+	if (k->row.slot != UINT64_MAX)
+		store_release_slot(k->store, k->row.slot);
+	fd_close(&k->lock);
+}
+
+static int create_claimed(struct keeper *k, struct client *owner, struct den_err *err)
+{
+	struct box_spec *s = &k->row.info.spec;
+
+	if (open_template(k, err) < 0)
+		return -1;
+	k->row.version = mem_strdup(k->tmpl.version);
+	if (store_box_make(k->store, &k->id, k->tmpl.n_trees, &k->boxfd, &k->lock, err) < 0)
+		return -1;
+	if (geteuid() == 0 && store_claim_slot(k->store, &k->id, &k->row.slot, err) < 0)
+		return -1;
+	if (box_up(k, err) < 0)
+		return -1;
+	if (place_listen(k->boxfd, PLACE_KEEPER_SOCK, &k->listen.fd, err) < 0 ||
+		loop_add(k->loop, &k->listen, err) < 0)
+		return -1;
+	if ((s->flags & BOX_EPHEMERAL) && !s->name) {
+		/* Nothing durable was promised, and a row costs more than such a box's whole life. */
+		k->late_row.cb = late_row_cb;
+		loop_timer_set(k->loop, &k->late_row, clock_mono_ns() + ROW_LATE_MS * NS_PER_MS);
+	} else if (box_save(k, err) < 0) {
+		return -1;
+	}
+	owner->owner = s->flags & BOX_EPHEMERAL;
+	return 0;
+}
+
+int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err)
+{
+	struct box_spec *s = &k->row.info.spec;
+
+	if (k->has_box)
+		return den_fail(err, DEN_CONFLICT, 0, "this keeper has a box already");
+	if (box_spec_get(spec, len, s, err) < 0)
+		return -1;
+	k->row.slot = UINT64_MAX;
+	if (check_spec(s, err) < 0)
+		return -1;
+	k->ops = wall_find(s->wall, err);
+	if (!k->ops || box_id_make(&k->id, err) < 0)
+		return -1;
+	s->id = mem_strdup(k->id.s);
+	k->row.info.state = BOX_CREATING;
+	k->row.info.created_ms = clock_wall_ms();
+	if (s->name && store_claim_name(k->store, s->name, &k->id, err) < 0)
+		return -1;
+	k->has_box = true;
+	if (create_claimed(k, owner, err) < 0) {
+		struct den_err why = *err;
+
+		undo_create(k);
+		if (s->name)
+			store_release_name(k->store, s->name);
+		*err = why;
+		k->gone = true;
+		return -1;
+	}
+	return 0;
+}
+
+static void owner_gone_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, owner_gone);
+	struct den_err err;
+
+	(void)box_delete(k, &err);
+}
+
+/* A keeper before us died: take over what still runs, or settle what does not. */
+static int adopt(struct keeper *k, struct den_err *err)
+{
+	struct box_proc proc;
+	struct plan p = { .id = &k->id, .tag = k->store->tag, .spec = &k->row.info.spec };
+	int pidfd;
+
+	if (!store_proc_get(k->boxfd, &proc, &pidfd)) {
+		if (k->ops->adopt(&p, 0, -1, &k->wall, err) == 0)
+			k->ops->clean(&k->wall);
+		if (!box_is_up(k))
+			return 0;
+		k->row.info.state = BOX_STOPPED;
+		k->row.info.stopped_ms = clock_wall_ms();
+		free(k->row.info.reason);
+		k->row.info.reason = mem_strdup("its processes were gone when a keeper came to look");
+		return box_save(k, err);
+	}
+	if (k->ops->adopt(&p, proc.pid, pidfd, &k->wall, err) < 0)
+		return -1;
+	if (!box_is_up(k)) /* died between starting init and writing that down */
+		k->row.info.state = BOX_RUNNING;
+	if (watch_init(k, err) < 0)
+		return -1;
+	if (k->row.info.spec.flags & BOX_EPHEMERAL) { /* its owner says so in a moment, or is gone too */
+		k->owner_gone.cb = owner_gone_cb;
+		loop_timer_set(k->loop, &k->owner_gone, clock_mono_ns() + OWNER_GONE_MS * NS_PER_MS);
+	}
+	return 0;
+}
+
+/* A throwaway box whose keeper died before it had a row: what is missing is not needed to end it. */
+static int row_missing(struct keeper *k, struct den_err *err)
+{
+	struct box_proc proc;
+	int pidfd;
+
+	if (!store_proc_get(k->boxfd, &proc, &pidfd))
+		return -1; /* err says not found */
+	close(pidfd);
+	k->row.slot = UINT64_MAX;
+	k->row.info.spec.id = mem_strdup(k->id.s);
+	k->row.info.spec.wall = mem_strdup("container");
+	k->row.info.spec.user = mem_strdup("root");
+	k->row.info.spec.flags = BOX_EPHEMERAL;
+	k->row.info.spec.template_name = mem_strdup("host");
+	k->row.info.spec.net = mem_strdup("none");
+	k->row.info.state = BOX_RUNNING;
+	(void)err;
+	return 0;
+}
+
+int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
+{
+	k->id = *id;
+	if (place_box(k->store->fd, id, &k->boxfd, err) < 0)
+		return -1;
+	if (store_box_lock(k->boxfd, &k->lock, err) < 0)
+		return -1;
+	if (store_get(k->store, id, &k->row, err) < 0) {
+		if (err->code != DEN_NOT_FOUND || row_missing(k, err) < 0)
+			return -1;
+	} else {
+		k->row_written = true;
+	}
+	k->has_box = true;
+	k->ops = wall_find(k->row.info.spec.wall, err);
+	if (!k->ops)
+		return -1;
+	if (k->row.info.state == BOX_DELETING || k->row.info.state == BOX_CREATING) {
+		(void)box_delete(k, err);
+		return den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; it was being deleted", id->s);
+	}
+	if (adopt(k, err) < 0)
+		return -1;
+	if (place_listen(k->boxfd, PLACE_KEEPER_SOCK, &k->listen.fd, err) < 0)
+		return -1;
+	return loop_add(k->loop, &k->listen, err);
+}
+
+/* ---- down, pause, delete ---- */
+
+static void answer_waiting(struct keeper *k)
+{
+	list_for_each(l, &k->clients) {
+		struct client *c = CONTAINER_OF(l, struct client, link);
+
+		if (!c->wait_down)
+			continue;
+		c->wait_down = false;
+		conn_ok(&c->conn, 0);
+	}
+}
+
+/* The only writer of STOPPED. init is dead or dies here, and all else with it. */
+void box_down(struct keeper *k, const char *reason)
+{
+	struct den_err err;
+
+	if (!box_is_up(k))
+		return;
+	loop_remove(k->loop, &k->init_pid);
+	loop_timer_clear(&k->kill);
+	loop_timer_clear(&k->runtime);
+	k->ops->stop(&k->wall);
+	kexec_box_down(k);
+	k->init_up = false;
+	conn_close(&k->init);
+	k->ops->clean(&k->wall);
+	store_proc_clear(k->boxfd);
+	unlinkat(k->boxfd, PLACE_INIT_SOCK, 0);
+	k->row.info.state = BOX_STOPPED;
+	k->row.info.stopped_ms = clock_wall_ms();
+	if (reason && !k->row.info.reason)
+		k->row.info.reason = mem_strdup(reason);
+	if (k->row_written && !(k->row.info.spec.flags & BOX_EPHEMERAL))
+		(void)box_save(k, &err);
+	answer_waiting(k);
+	if (k->row.info.spec.flags & BOX_EPHEMERAL)
+		(void)box_delete(k, &err); /* does nothing when it is what called us */
+	keeper_leave_if_done(k);
+}
+
+int box_stop(struct keeper *k, uint64_t grace_ms, struct den_err *err)
+{
+	if (k->row.info.state == BOX_PAUSED && k->ops->freeze(&k->wall, false, err) < 0)
+		return -1;
+	if (!box_is_up(k))
+		return den_fail(err, DEN_CONFLICT, 0, "the box is not running");
+	k->row.info.state = BOX_RUNNING;
+	k->stopping = true;
+	if (!grace_ms || !k->init_up) {
+		box_down(k, NULL);
+		return 0;
+	}
+	conn_send(&k->init, WM_STOP, 0, NULL, 0);
+	loop_timer_set(k->loop, &k->kill, clock_mono_ns() + (int64_t)MIN(grace_ms, 3600000ULL) * NS_PER_MS);
+	return 0;
+}
+
+int box_pause(struct keeper *k, bool on, struct den_err *err)
+{
+	enum box_state want = on ? BOX_PAUSED : BOX_RUNNING;
+
+	if (!box_is_up(k))
+		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
+	if (k->row.info.state == want)
+		return den_fail(err, DEN_CONFLICT, 0, "the box is %s already", on ? "paused" : "running");
+	if (k->ops->freeze(&k->wall, on, err) < 0)
+		return -1;
+	k->row.info.state = want;
+	return box_save(k, err);
+}
+
+int box_delete(struct keeper *k, struct den_err *err)
+{
+	bool named = k->row.info.spec.name;
+
+	if (k->gone)
+		return 0;
+	k->gone = true; /* before box_down(), which would delete a throwaway box itself */
+	loop_timer_clear(&k->late_row);
+	loop_timer_clear(&k->owner_gone);
+	if (box_is_up(k)) {
+		bool written = k->row_written;
+
+		k->row_written = false; /* no need to write STOPPED first: DELETING says more */
+		box_down(k, NULL);
+		k->row_written = written;
+	}
+	if (k->row_written) {
+		k->row.info.state = BOX_DELETING;
+		if (store_put(k->store, &k->row, err) < 0)
+			return -1;
+	}
+	if (k->listen.fd >= 0) {
+		loop_remove(k->loop, &k->listen);
+		fd_close(&k->listen.fd);
+	}
+	fd_close(&k->boxfd);
+	if (store_box_remove(k->store, &k->id, err) < 0)
+		return -1;
+	if (k->row.slot != UINT64_MAX)
+		store_release_slot(k->store, k->row.slot);
+	if (k->row_written && store_delete(k->store, &k->id, err) < 0)
+		return -1;
+	if (named)
+		store_release_name(k->store, k->row.info.spec.name);
+	fd_close(&k->lock);
+	return 0;
+}

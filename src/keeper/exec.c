@@ -1,0 +1,697 @@
+/*
+ * Execs: between a client's channel and init's.
+ *
+ * Bytes are relayed as they come, both ways bounded by credit, so nothing piles up here. What init
+ * says of an exec is believed for that exec's own output alone; limits are measured and enforced
+ * from this side.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "keeper.h"
+#include "strv.h"
+
+#define ENDED_KEPT 64
+#define EXECS_MAX 1024
+#define CPU_CHECK_MIN_MS 20
+
+/* ---- finding ---- */
+
+static struct chan *chan_by_theirs(struct client *c, uint32_t theirs)
+{
+	list_for_each(l, &c->k->chans) {
+		struct chan *ch = CONTAINER_OF(l, struct chan, link);
+
+		if (ch->client == c && ch->theirs == theirs)
+			return ch;
+	}
+	return NULL;
+}
+
+static struct chan *chan_by_ours(struct keeper *k, uint32_t ours)
+{
+	list_for_each(l, &k->chans) {
+		struct chan *ch = CONTAINER_OF(l, struct chan, link);
+
+		if (ch->ours == ours)
+			return ch;
+	}
+	return NULL;
+}
+
+static struct kexec *exec_by_number(struct keeper *k, uint64_t number)
+{
+	list_for_each(l, &k->execs) {
+		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
+
+		if (x->info.exec == number)
+			return x;
+	}
+	return NULL;
+}
+
+struct ref {
+	uint64_t pid, exec;
+	char *tag;
+	uint64_t off_out, off_err, credit, sig, scope;
+};
+
+static int ref_get(const struct wire_frame *f, struct ref *r, struct den_err *err)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+	int got;
+
+	while ((got = wire_next(&rd, &v, err)) > 0) {
+		int bad = 0;
+
+		switch (v.tag) {
+		case F_PID:
+			bad = wire_u64(&v, 1 << 30, &r->pid, err);
+			break;
+		case F_EXEC:
+			bad = wire_u64(&v, UINT32_MAX, &r->exec, err);
+			break;
+		case F_TAG:
+			bad = wire_str(&v, 255, &r->tag, err);
+			break;
+		case F_OFF_OUT:
+			bad = wire_u64(&v, UINT64_MAX, &r->off_out, err);
+			break;
+		case F_OFF_ERR:
+			bad = wire_u64(&v, UINT64_MAX, &r->off_err, err);
+			break;
+		case F_CREDIT:
+			bad = wire_u64(&v, WIRE_WINDOW, &r->credit, err);
+			break;
+		case F_SIG:
+			bad = wire_u64(&v, 64, &r->sig, err);
+			break;
+		case F_SCOPE:
+			bad = wire_u64(&v, 2, &r->scope, err);
+			break;
+		default:
+			bad = wire_unexpected(&v, err);
+		}
+		if (bad < 0)
+			return -1;
+	}
+	return got;
+}
+
+/* The newest that fits, running ones first. */
+static struct kexec *exec_by_ref(struct keeper *k, const struct ref *r, struct den_err *err)
+{
+	struct kexec *found = NULL;
+
+	list_for_each(l, &k->execs) {
+		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
+		bool fits = r->exec ? x->info.exec == r->exec :
+			r->tag      ? x->info.tag && !strcmp(x->info.tag, r->tag) :
+				      x->info.pid == r->pid;
+
+		if (fits && (!found || !x->ended || found->ended))
+			found = x;
+	}
+	if (found)
+		return found;
+	if (r->tag)
+		den_fail(err, DEN_NOT_FOUND, 0, "no exec '%.80s' in this box; 'den ps' lists them", r->tag);
+	else
+		den_fail(err, DEN_NOT_FOUND, 0, "no exec with pid %llu in this box; 'den ps' lists them",
+			(unsigned long long)r->pid);
+	return NULL;
+}
+
+/* ---- limits ---- */
+
+static void signal_tree(struct kexec *x, int sig)
+{
+	struct keeper *k = x->k;
+	auto_buf b = { 0 };
+	struct den_err err;
+
+	if (x->grouped) {
+		(void)k->ops->exec_signal(&k->wall, (uint32_t)x->info.exec, sig, &err);
+		if (sig != SIGKILL) /* a stopped process cannot act on it */
+			(void)k->ops->exec_signal(&k->wall, (uint32_t)x->info.exec, SIGCONT, &err);
+		return;
+	}
+	wire_put_u64(&b, F_EXEC, x->info.exec);
+	wire_put_u64(&b, F_SIG, (uint64_t)sig);
+	wire_put_u64(&b, F_SCOPE, 2);
+	conn_send_buf(&k->init, WM_SIGNAL, 0, &b);
+}
+
+static void grace_cb(struct loop_timer *t)
+{
+	signal_tree(CONTAINER_OF(t, struct kexec, grace), SIGKILL);
+}
+
+void kexec_kill(struct kexec *x, int sig, enum exec_reason why)
+{
+	if (x->ended)
+		return;
+	if (why && !x->reason)
+		x->reason = why;
+	signal_tree(x, sig);
+	x->grace.cb = grace_cb;
+	if (sig != SIGKILL && !x->grace.when)
+		loop_timer_set(x->k->loop, &x->grace,
+			clock_mono_ns() + (int64_t)(x->info.grace_ms ? x->info.grace_ms : EXEC_GRACE_MS) * NS_PER_MS);
+}
+
+static void timeout_cb(struct loop_timer *t)
+{
+	kexec_kill(CONTAINER_OF(t, struct kexec, timeout), SIGTERM, EXEC_BY_TIMEOUT);
+}
+
+/* CPU time is looked at when it could be used up at the earliest: all processors running it. */
+static void cpu_cb(struct loop_timer *t)
+{
+	struct kexec *x = CONTAINER_OF(t, struct kexec, cpu);
+	struct keeper *k = x->k;
+	uint64_t used = 0, left;
+	struct den_err err;
+
+	if (x->ended || k->ops->exec_cpu(&k->wall, (uint32_t)x->info.exec, &used, &err) < 0)
+		return;
+	if (used >= x->info.cpu_ms * 1000) {
+		kexec_kill(x, SIGTERM, EXEC_BY_CPU);
+		return;
+	}
+	left = (x->info.cpu_ms - used / 1000) / (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
+	loop_timer_set(k->loop, t, clock_mono_ns() + (int64_t)MAX(left, CPU_CHECK_MIN_MS) * NS_PER_MS);
+}
+
+static void arm_limits(struct kexec *x)
+{
+	x->timeout.cb = timeout_cb;
+	x->cpu.cb = cpu_cb;
+	if (x->info.timeout_ms) {
+		int64_t ran = MAX(clock_wall_ms() - x->info.started_ms, 0); /* under a keeper before us */
+		int64_t left = (int64_t)MIN(x->info.timeout_ms, 1ULL << 43) - ran;
+
+		loop_timer_set(x->k->loop, &x->timeout, clock_mono_ns() + MAX(left, 1) * NS_PER_MS);
+	}
+	if (x->info.cpu_ms && x->grouped)
+		loop_timer_set(x->k->loop, &x->cpu, clock_mono_ns() + CPU_CHECK_MIN_MS * NS_PER_MS);
+}
+
+/* ---- ending ---- */
+
+static void kexec_free(struct kexec *x)
+{
+	loop_timer_clear(&x->timeout);
+	loop_timer_clear(&x->cpu);
+	loop_timer_clear(&x->grace);
+	list_remove(&x->link);
+	exec_info_free(&x->info);
+	free(x);
+}
+
+static void chan_free(struct chan *ch)
+{
+	list_remove(&ch->link);
+	free(ch);
+}
+
+static bool has_chan(struct keeper *k, const struct kexec *x)
+{
+	list_for_each(l, &k->chans)
+		if (CONTAINER_OF(l, struct chan, link)->x == x)
+			return true;
+	return false;
+}
+
+/* Keeps the newest ended ones, as init does. */
+static void thin_ended(struct keeper *k)
+{
+	size_t n = 0;
+
+	list_for_each(l, &k->execs)
+		n += CONTAINER_OF(l, struct kexec, link)->ended;
+	list_for_each_safe(l, next, &k->execs) {
+		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
+
+		if (!x->ended || has_chan(k, x))
+			continue;
+		if (n > ENDED_KEPT || (x->info.flags & EXEC_FORGET)) {
+			kexec_free(x);
+			n--;
+		}
+	}
+}
+
+/* Why it ended, as far as limits had a hand in it. */
+static enum exec_reason judge(struct kexec *x, const struct exec_result *r)
+{
+	struct keeper *k = x->k;
+	bool failed = !r->exited || r->status != 0;
+
+	if (x->reason || !failed)
+		return x->reason;
+	if (r->reason == EXEC_BY_OUTPUT)
+		return EXEC_BY_OUTPUT;
+	if (!r->exited && r->status == SIGXCPU && x->info.cpu_ms)
+		return EXEC_BY_CPU;
+	if (k->row.info.spec.memory && k->ops->oom_kills(&k->wall) > x->oom_before)
+		return EXEC_BY_MEMORY;
+	if (k->ops->pids_refused(&k->wall) > x->refused_before)
+		return EXEC_BY_PIDS;
+	if (k->row.info.spec.disk) {
+		struct box_stats st = { 0 };
+
+		disk_stats(k, &st);
+		if (st.disk_limit && st.disk + (64 << 10) >= st.disk_limit)
+			return EXEC_BY_DISK;
+	}
+	return EXEC_BY_ITSELF;
+}
+
+/* The only place where an exec ends. */
+static void kexec_ended(struct kexec *x, const struct exec_result *r)
+{
+	struct keeper *k = x->k;
+
+	if (x->ended)
+		return;
+	x->ended = true;
+	loop_timer_clear(&x->timeout);
+	loop_timer_clear(&x->cpu);
+	loop_timer_clear(&x->grace);
+	x->info.result = *r;
+	x->info.ended_ms = clock_wall_ms();
+	x->info.result.oom_kills = k->row.info.spec.memory ? k->ops->oom_kills(&k->wall) - x->oom_before : 0;
+	x->info.result.reason = judge(x, r);
+	if (x->grouped) {
+		/* What a limit ended must not live on in something it started. */
+		struct den_err err;
+
+		if (x->info.result.reason == EXEC_BY_TIMEOUT || x->info.result.reason == EXEC_BY_CPU ||
+			x->info.result.reason == EXEC_BY_OUTPUT)
+			(void)k->ops->exec_signal(&k->wall, (uint32_t)x->info.exec, SIGKILL, &err);
+		k->ops->exec_close(&k->wall, (uint32_t)x->info.exec);
+	}
+}
+
+static void tell_exit(struct chan *ch)
+{
+	auto_buf b = { 0 };
+
+	exec_result_put(&b, &ch->x->info.result);
+	conn_send_buf(&ch->client->conn, WM_EXIT, ch->theirs, &b);
+}
+
+void kexec_box_down(struct keeper *k)
+{
+	struct exec_result killed = { .exited = false, .status = SIGKILL, .reason = EXEC_BY_STOP };
+
+	list_for_each(l, &k->execs) {
+		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
+
+		if (x->ended)
+			continue;
+		x->reason = x->reason ? x->reason : EXEC_BY_STOP;
+		x->grouped = false; /* the groups go with the box */
+		kexec_ended(x, &killed);
+	}
+	while (!list_empty(&k->chans)) {
+		struct chan *ch = CONTAINER_OF(k->chans.next, struct chan, link);
+
+		if (ch->started)
+			tell_exit(ch);
+		else {
+			struct den_err err;
+
+			den_fail(&err, DEN_CONFLICT, 0, "the box was stopped");
+			conn_fail(&ch->client->conn, ch->theirs, &err);
+		}
+		chan_free(ch);
+	}
+	while (!list_empty(&k->execs))
+		kexec_free(CONTAINER_OF(k->execs.next, struct kexec, link));
+}
+
+/* ---- requests ---- */
+
+static int check_up(struct keeper *k, struct den_err *err)
+{
+	if (!k->has_box || k->gone)
+		return den_fail(err, DEN_NOT_FOUND, 0, "the box is gone");
+	if (k->row.info.state == BOX_PAUSED)
+		return den_fail(err, DEN_CONFLICT, 0, "the box is paused; 'den resume' lets it go on");
+	if (k->row.info.state != BOX_RUNNING || !k->init_up || k->stopping)
+		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
+	return 0;
+}
+
+static int check_exec(struct keeper *k, struct client *c, uint32_t chan, struct exec_spec *s, struct den_err *err)
+{
+	struct ref r = { .tag = s->tag };
+	size_t n = 0;
+	struct kexec *x;
+
+	if (check_up(k, err) < 0)
+		return -1;
+	if (chan == 0 || chan_by_theirs(c, chan))
+		return den_fail(err, DEN_INVALID, 0, "channel %u is in use", chan);
+	s->flags &= EXEC_CLIENT_FLAGS;
+	list_for_each(l, &k->execs)
+		n += !CONTAINER_OF(l, struct kexec, link)->ended;
+	if (n >= EXECS_MAX)
+		return den_fail(err, DEN_LIMIT, 0, "%d execs are running in this box", EXECS_MAX);
+	x = s->tag ? exec_by_ref(k, &r, err) : NULL;
+	if (x && !x->ended)
+		return den_fail(err, DEN_CONFLICT, 0, "tag '%.80s' is in use by pid %llu", s->tag,
+			(unsigned long long)x->info.pid);
+	if ((s->flags & EXEC_BUILTIN) && (s->flags & EXEC_TTY))
+		return den_fail(err, DEN_INVALID, 0, "a file operation has no terminal");
+	if (s->cwd && s->cwd[0] != '/')
+		return den_fail(err, DEN_INVALID, 0, "cwd '%.100s' must be absolute", s->cwd);
+	for (size_t i = 0; s->env && s->env[i]; i++)
+		if (s->env[i][0] == '=' || !strchr(s->env[i], '='))
+			return den_fail(err, DEN_INVALID, 0, "env '%.60s' is not NAME=VALUE", s->env[i]);
+	return 0;
+}
+
+/* What the box says where the exec is silent. */
+static void complete_exec(struct keeper *k, struct exec_spec *s)
+{
+	const struct box_spec *box = &k->row.info.spec;
+	char **env = strv_copy((const char *const *)box->env);
+
+	for (size_t i = 0; s->env && s->env[i]; i++)
+		strv_env_put(&env, s->env[i]);
+	strv_free(s->env);
+	s->env = env;
+	if (s->flags & EXEC_BUILTIN) {
+		s->flags |= EXEC_FORGET;
+		return; /* file operations are root's unless they say otherwise */
+	}
+	if (!s->user && box->user)
+		s->user = mem_strdup(box->user);
+	if (!s->cwd && box->cwd)
+		s->cwd = mem_strdup(box->cwd);
+	s->nofile = box->nofile;
+}
+
+static struct kexec *kexec_new(struct keeper *k, const struct exec_spec *s)
+{
+	struct kexec *x = mem_new(struct kexec);
+
+	x->k = k;
+	x->info.exec = s->exec;
+	x->info.argv = strv_copy((const char *const *)s->argv);
+	x->info.tag = s->tag ? mem_strdup(s->tag) : NULL;
+	x->info.user = s->user ? mem_strdup(s->user) : NULL;
+	x->info.cwd = s->cwd ? mem_strdup(s->cwd) : NULL;
+	x->info.flags = s->flags;
+	x->info.started_ms = clock_wall_ms();
+	x->info.timeout_ms = s->timeout_ms;
+	x->info.cpu_ms = s->cpu_ms;
+	x->info.grace_ms = s->grace_ms;
+	x->refused_before = k->ops->pids_refused(&k->wall);
+	x->oom_before = k->row.info.spec.memory ? k->ops->oom_kills(&k->wall) : 0;
+	list_append(&k->execs, &x->link);
+	return x;
+}
+
+static struct chan *chan_new(struct client *c, uint32_t theirs, struct kexec *x)
+{
+	struct chan *ch = mem_new(struct chan);
+
+	ch->client = c;
+	ch->theirs = theirs;
+	do
+		ch->ours = ++c->k->next_chan;
+	while (ch->ours == 0 || chan_by_ours(c->k, ch->ours));
+	ch->x = x;
+	list_append(&c->k->chans, &ch->link);
+	return ch;
+}
+
+void kexec_request(struct client *c, const struct wire_frame *f)
+{
+	struct keeper *k = c->k;
+	struct exec_spec s = { 0 };
+	auto_buf b = { 0 };
+	auto_fd group = -1;
+	struct den_err err;
+	struct kexec *x;
+	struct chan *ch;
+
+	if (exec_spec_get(f->p, f->len, &s, &err) < 0 || check_exec(k, c, f->chan, &s, &err) < 0) {
+		conn_fail(&c->conn, f->chan, &err);
+		exec_spec_free(&s);
+		return;
+	}
+	complete_exec(k, &s);
+	s.exec = ++k->next_exec;
+	if (!(s.flags & EXEC_BUILTIN)) {
+		if (k->ops->exec_open(&k->wall, (uint32_t)s.exec, &group, &err) == 0)
+			s.flags |= EXEC_CGROUP;
+		else if (err.code == DEN_UNSUPPORTED)
+			s.flags |= EXEC_SUBREAPER;
+		else {
+			conn_fail(&c->conn, f->chan, &err);
+			exec_spec_free(&s);
+			return;
+		}
+	}
+	x = kexec_new(k, &s);
+	x->grouped = group >= 0;
+	ch = chan_new(c, f->chan, x);
+	ch->kill_on_close = s.flags & (EXEC_KILL_ON_CLOSE | EXEC_BUILTIN);
+	ch->detach = s.flags & EXEC_DETACH;
+	exec_spec_put(&b, &s);
+	conn_send_fds(&k->init, WM_EXEC, ch->ours, b.p, b.len, &group, group >= 0);
+	exec_spec_free(&s);
+}
+
+void kexec_attach(struct client *c, const struct wire_frame *f)
+{
+	struct keeper *k = c->k;
+	struct ref r = { 0 };
+	auto_buf b = { 0 };
+	struct den_err err;
+	struct kexec *x = NULL;
+	struct chan *ch;
+
+	if (ref_get(f, &r, &err) == 0 && check_up(k, &err) == 0)
+		x = exec_by_ref(k, &r, &err);
+	free(r.tag);
+	if (!x) {
+		conn_fail(&c->conn, f->chan, &err);
+		return;
+	}
+	ch = chan_new(c, f->chan, x);
+	wire_put_u64(&b, F_EXEC, x->info.exec);
+	wire_put_u64(&b, F_OFF_OUT, r.off_out);
+	wire_put_u64(&b, F_OFF_ERR, r.off_err);
+	wire_put_u64(&b, F_CREDIT, r.credit);
+	conn_send_buf(&k->init, WM_ATTACH, ch->ours, &b);
+}
+
+static int signal_exec(struct kexec *x, uint64_t sig, uint64_t scope, struct den_err *err)
+{
+	auto_buf b = { 0 };
+
+	if (x->ended)
+		return den_fail(err, DEN_NOT_FOUND, ESRCH, "that exec has ended");
+	if (sig < 1)
+		return den_fail(err, DEN_INVALID, 0, "no signal was given");
+	if (scope == 2) {
+		signal_tree(x, (int)sig);
+		return 0;
+	}
+	wire_put_u64(&b, F_EXEC, x->info.exec);
+	wire_put_u64(&b, F_SIG, sig);
+	wire_put_u64(&b, F_SCOPE, scope);
+	conn_send_buf(&x->k->init, WM_SIGNAL, 0, &b);
+	return 0;
+}
+
+/* Channel 0: any exec by name, answered. A channel: its own exec, not answered. */
+void kexec_signal(struct client *c, const struct wire_frame *f)
+{
+	struct chan *ch = f->chan ? chan_by_theirs(c, f->chan) : NULL;
+	struct kexec *x = ch ? ch->x : NULL;
+	struct ref r = { 0 };
+	struct den_err err;
+	int res = -1;
+
+	if (ref_get(f, &r, &err) == 0 && check_up(c->k, &err) == 0) {
+		if (!f->chan)
+			x = exec_by_ref(c->k, &r, &err);
+		if (x)
+			res = signal_exec(x, r.sig, r.scope, &err);
+	}
+	free(r.tag);
+	if (f->chan)
+		return;
+	if (res < 0)
+		conn_fail(&c->conn, 0, &err);
+	else
+		conn_ok(&c->conn, 0);
+}
+
+/* IN, IN_EOF, CREDIT, RESIZE, DETACH: as they are, to init. */
+void kexec_relay(struct client *c, const struct wire_frame *f)
+{
+	struct chan *ch = chan_by_theirs(c, f->chan);
+
+	if (!ch || !c->k->init_up)
+		return; /* it ended while this was under way */
+	if (f->type == WM_DETACH && (ch->x->info.flags & EXEC_BUILTIN))
+		kexec_kill(ch->x, SIGKILL, EXEC_BY_ITSELF); /* nobody wants the rest */
+	conn_send(&c->k->init, f->type, ch->ours, f->p, f->len);
+	if (f->type == WM_DETACH)
+		chan_free(ch);
+}
+
+/* ---- from init ---- */
+
+static void on_started(struct keeper *k, struct chan *ch, const struct wire_frame *f)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+	uint64_t pid = 0;
+
+	while (wire_next(&rd, &v, NULL) > 0)
+		if (v.tag == F_PID)
+			wire_u64(&v, 1 << 30, &pid, NULL);
+	if (!ch->x->info.pid) {
+		ch->x->info.pid = pid;
+		arm_limits(ch->x);
+	}
+	ch->started = true;
+	conn_send(&ch->client->conn, WM_STARTED, ch->theirs, f->p, f->len);
+	if (ch->detach)
+		chan_free(ch);
+	(void)k;
+}
+
+static void on_failed(struct keeper *k, struct chan *ch, const struct wire_frame *f)
+{
+	struct kexec *x = ch->x;
+
+	conn_send(&ch->client->conn, WM_FAIL, ch->theirs, f->p, f->len);
+	chan_free(ch);
+	if (x->info.pid || has_chan(k, x))
+		return; /* an attachment failed, not the exec */
+	if (x->grouped)
+		k->ops->exec_close(&k->wall, (uint32_t)x->info.exec);
+	kexec_free(x);
+}
+
+/* On channel 0: an exec ended, followed or not. */
+static void on_ended(struct keeper *k, const struct wire_frame *f)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+
+	while (wire_next(&rd, &v, NULL) > 0) {
+		struct exec_info i;
+		struct kexec *x;
+
+		if (v.tag != F_RECORD || exec_info_get(v.p, v.len, &i, NULL) < 0)
+			continue;
+		x = exec_by_number(k, i.exec);
+		if (x)
+			kexec_ended(x, &i.result);
+		exec_info_free(&i);
+	}
+	thin_ended(k);
+}
+
+/* After a keeper died: what init still has. */
+static void on_hello(struct keeper *k, const struct wire_frame *f)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+
+	while (wire_next(&rd, &v, NULL) > 0) {
+		struct exec_info i;
+		struct kexec *x;
+
+		if (v.tag != F_RECORD || exec_info_get(v.p, v.len, &i, NULL) < 0)
+			continue;
+		k->next_exec = MAX(k->next_exec, (uint32_t)i.exec);
+		if (exec_by_number(k, i.exec)) {
+			exec_info_free(&i);
+			continue;
+		}
+		x = mem_new(struct kexec);
+		x->k = k;
+		x->info = i; /* taken over */
+		x->ended = i.ended_ms != 0;
+		x->grouped = i.flags & EXEC_CGROUP;
+		list_append(&k->execs, &x->link);
+		if (!x->ended)
+			arm_limits(x);
+	}
+	k->init_known = true;
+}
+
+void kexec_from_init(struct keeper *k, const struct wire_frame *f)
+{
+	struct chan *ch;
+
+	if (f->chan == 0) {
+		if (f->type == WM_HELLO)
+			on_hello(k, f);
+		else if (f->type == WM_EXIT)
+			on_ended(k, f);
+		return;
+	}
+	ch = chan_by_ours(k, f->chan);
+	if (!ch)
+		return;
+	switch (f->type) {
+	case WM_STARTED:
+		on_started(k, ch, f);
+		break;
+	case WM_FAIL:
+		on_failed(k, ch, f);
+		break;
+	case WM_EXIT:
+		if (!ch->x->ended) { /* init always tells channel 0 first; this one lies */
+			struct exec_result r = { .exited = false, .status = SIGKILL };
+
+			kexec_ended(ch->x, &r);
+		}
+		tell_exit(ch);
+		chan_free(ch);
+		thin_ended(k);
+		break;
+	case WM_OUT:
+	case WM_ERR:
+	case WM_IN_CREDIT:
+		conn_send(&ch->client->conn, f->type, ch->theirs, f->p, f->len);
+		break;
+	}
+}
+
+void kexec_client_gone(struct client *c)
+{
+	struct keeper *k = c->k;
+
+	list_for_each_safe(l, next, &k->chans) {
+		struct chan *ch = CONTAINER_OF(l, struct chan, link);
+
+		if (ch->client != c)
+			continue;
+		if (ch->kill_on_close)
+			kexec_kill(ch->x, ch->x->info.flags & EXEC_BUILTIN ? SIGKILL : SIGHUP, EXEC_BY_ITSELF);
+		if (k->init_up)
+			conn_send(&k->init, WM_DETACH, ch->ours, NULL, 0);
+		chan_free(ch);
+	}
+	thin_ended(k);
+}

@@ -1,0 +1,114 @@
+/*
+ * The keeper: the host-side process that owns one box.
+ *
+ * One thread, one epoll loop. Crash-only: everything it knows that matters is on disk or with init,
+ * so a keeper that is killed is replaced by the next one, which adopts the box. It believes nothing
+ * that init says beyond what concerns that box's own output.
+ *
+ * Without a box it is a clerk: it answers one client's questions about the whole state (list, gc,
+ * doctor) and leaves. It becomes a keeper when that client asks it to create a box.
+ */
+#pragma once
+
+#include "conn.h"
+#include "loop.h"
+#include "spec.h"
+#include "store.h"
+#include "template.h"
+#include "wall.h"
+
+/* One exec of the box. Ended ones are remembered as long as init remembers their output. */
+struct kexec {
+	struct list link;
+	struct keeper *k;
+	struct exec_info info;
+	uint64_t oom_before, refused_before;
+	bool grouped;		 /* has a cgroup of its own */
+	bool ended;
+	enum exec_reason reason; /* decided by us; EXEC_BY_ITSELF: not yet */
+	struct loop_timer timeout, cpu, grace;
+};
+
+/* A client's channel, and the channel to init that carries it. */
+struct chan {
+	struct list link; /* in keeper.chans */
+	struct client *client;
+	uint32_t theirs, ours;
+	struct kexec *x;
+	bool kill_on_close, detach, started;
+};
+
+struct client {
+	struct list link;
+	struct keeper *k;
+	struct conn conn;
+	struct loop_deferred free_later;
+	bool owner;	/* of a throwaway box: it goes when this client does */
+	bool wait_down; /* a STOP, DELETE or WAIT is unanswered */
+	uint8_t wait_type;
+};
+
+struct keeper {
+	struct loop *loop;
+	struct store *store;
+	struct list clients, chans, execs;
+	struct loop_source listen, init_pid;
+	struct conn init;
+	bool init_up; /* init is a live connection */
+	bool init_known; /* init said which execs it has */
+	/* the box; has_box false: a clerk */
+	bool has_box;
+	struct box_id id;
+	struct box_row row;
+	struct template tmpl;
+	int boxfd, lock;
+	const struct wall_ops *ops;
+	struct wall_box wall;
+	bool row_written;
+	uint32_t next_chan, next_exec;
+	struct loop_timer runtime, late_row, kill, owner_gone;
+	bool stopping;
+	bool gone; /* deleted: answer nothing more, leave when all is sent */
+};
+
+/* main.c */
+void client_drop(struct client *c);
+void keeper_leave_if_done(struct keeper *k);
+
+/* box.c */
+int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err);
+int box_open(struct keeper *k, const struct box_id *id, struct den_err *err);
+int box_up(struct keeper *k, struct den_err *err);
+int box_stop(struct keeper *k, uint64_t grace_ms, struct den_err *err);
+int box_pause(struct keeper *k, bool on, struct den_err *err);
+int box_delete(struct keeper *k, struct den_err *err);
+void box_down(struct keeper *k, const char *reason);
+int box_save(struct keeper *k, struct den_err *err);
+void box_put_info(struct keeper *k, struct buf *b);
+bool box_is_up(const struct keeper *k);
+
+/* exec.c */
+void kexec_request(struct client *c, const struct wire_frame *f);
+void kexec_attach(struct client *c, const struct wire_frame *f);
+void kexec_signal(struct client *c, const struct wire_frame *f);
+void kexec_relay(struct client *c, const struct wire_frame *f);
+void kexec_from_init(struct keeper *k, const struct wire_frame *f);
+void kexec_client_gone(struct client *c);
+void kexec_box_down(struct keeper *k);
+void kexec_kill(struct kexec *x, int sig, enum exec_reason why);
+
+/* ps.c */
+void disk_stats(struct keeper *k, struct box_stats *st);
+void ps_put(struct keeper *k, struct buf *b);
+
+/* clerk.c */
+int clerk_list(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int clerk_gc(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int clerk_sweep(struct store *s, void (*removed)(const char *what, void *user), void *user, struct den_err *err);
+/* doctor.c */
+int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+
+#define PIDS_DEFAULT 4096
+#define NOFILE_DEFAULT (1U << 20)
+#define ROW_LATE_MS 60	  /* a nameless throwaway box gets a row only if it lives that long */
+#define OWNER_GONE_MS 10000

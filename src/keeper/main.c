@@ -1,0 +1,362 @@
+/* Clients, requests, and the way in: den keeper STATE [ID], with the first client on descriptor 3. */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "keeper.h"
+#include "keeper_main.h"
+
+#define FIRST_CLIENT_FD 3
+
+/* ---- clients ---- */
+
+static void client_free_cb(struct loop_deferred *d)
+{
+	struct client *c = CONTAINER_OF(d, struct client, free_later);
+
+	buf_free(&c->conn.rx);
+	free(c);
+}
+
+/* Done with: there is nothing to keep, or nobody to keep it for. */
+void keeper_leave_if_done(struct keeper *k)
+{
+	bool serves = k->has_box && !k->gone && box_is_up(k);
+
+	if (!serves && list_empty(&k->clients))
+		loop_quit(k->loop);
+}
+
+void client_drop(struct client *c)
+{
+	struct keeper *k = c->k;
+	struct den_err err;
+
+	conn_close(&c->conn);
+	list_remove(&c->link);
+	if (k->has_box && !k->gone) {
+		kexec_client_gone(c);
+		if (c->owner)
+			(void)box_delete(k, &err);
+	}
+	c->free_later.cb = client_free_cb;
+	loop_defer(k->loop, &c->free_later);
+	malloc_trim(0); /* an idle keeper holds nothing */
+	keeper_leave_if_done(k);
+}
+
+static void client_closed(struct conn *conn, const struct den_err *why)
+{
+	(void)why;
+	client_drop(CONTAINER_OF(conn, struct client, conn));
+}
+
+/* ---- requests on channel 0 ---- */
+
+static int req_create(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	if (box_create(c->k, f->p, f->len, c, err) < 0)
+		return -1;
+	wire_put_str(out, F_ID, c->k->id.s);
+	return 0;
+}
+
+static int req_hello(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+	uint64_t flags = 0;
+
+	(void)out;
+	while (wire_next(&rd, &v, NULL) > 0)
+		if (v.tag == F_FLAGS && wire_u64(&v, 1, &flags, err) < 0)
+			return -1;
+	if (flags && c->k->has_box && (c->k->row.info.spec.flags & BOX_EPHEMERAL)) {
+		c->owner = true; /* it made the box and came back after our predecessor died */
+		loop_timer_clear(&c->k->owner_gone);
+	}
+	return 0;
+}
+
+static int req_start(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	(void)f, (void)out;
+	if (box_up(c->k, err) < 0)
+		return -1;
+	return box_save(c->k, err);
+}
+
+static uint64_t field_of(const struct wire_frame *f, uint16_t tag, uint64_t otherwise)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+	uint64_t n = otherwise;
+
+	while (wire_next(&rd, &v, NULL) > 0)
+		if (v.tag == tag)
+			(void)wire_u64(&v, UINT64_MAX, &n, NULL);
+	return n;
+}
+
+/* Answered when the box is down (box.c). */
+static int req_stop(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	(void)out;
+	c->wait_down = true;
+	if (box_stop(c->k, field_of(f, F_GRACE_MS, EXEC_GRACE_MS), err) < 0) {
+		c->wait_down = false;
+		return -1;
+	}
+	return 1;
+}
+
+static int req_wait(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	(void)f, (void)out, (void)err;
+	if (!box_is_up(c->k))
+		return 0;
+	c->wait_down = true;
+	return 1;
+}
+
+static int req_pause(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	(void)f, (void)out;
+	return box_pause(c->k, true, err);
+}
+
+static int req_resume(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	(void)f, (void)out;
+	return box_pause(c->k, false, err);
+}
+
+static int req_delete(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	(void)out;
+	if (box_is_up(c->k) && !(field_of(f, F_FLAGS, 0) & 1))
+		return den_fail(err, DEN_CONFLICT, 0,
+			"the box is %s; stop it first ('den stop'), or use --force",
+			box_state_str[c->k->row.info.state]);
+	return box_delete(c->k, err);
+}
+
+static int req_info(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	auto_buf rec = { 0 };
+
+	(void)f, (void)err;
+	box_put_info(c->k, &rec);
+	wire_put_bytes(out, F_RECORD, rec.p, rec.len);
+	return 0;
+}
+
+static int req_stats(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	struct box_stats st = { 0 };
+
+	(void)f;
+	if (!box_is_up(c->k))
+		return den_fail(err, DEN_CONFLICT, 0, "the box is not running");
+	if (c->k->ops->stats(&c->k->wall, &st, err) < 0)
+		return -1;
+	disk_stats(c->k, &st);
+	box_stats_put(out, &st);
+	return 0;
+}
+
+static int req_ps(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	(void)f, (void)err;
+	ps_put(c->k, out);
+	return 0;
+}
+
+static const struct {
+	uint8_t type;
+	bool needs_box;
+	/* 0: answered OK with out; 1: answered later; -1: err */
+	int (*run)(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+} requests[] = {
+	{ WM_CREATE, false, req_create },
+	{ WM_HELLO, false, req_hello },
+	{ WM_LIST, false, clerk_list },
+	{ WM_GC, false, clerk_gc },
+	{ WM_DOCTOR, false, clerk_doctor },
+	{ WM_START, true, req_start },
+	{ WM_STOP, true, req_stop },
+	{ WM_WAIT, true, req_wait },
+	{ WM_PAUSE, true, req_pause },
+	{ WM_RESUME, true, req_resume },
+	{ WM_DELETE, true, req_delete },
+	{ WM_INFO, true, req_info },
+	{ WM_STATS, true, req_stats },
+	{ WM_PS, true, req_ps },
+};
+
+static void request(struct client *c, const struct wire_frame *f)
+{
+	auto_buf out = { 0 };
+	struct den_err err = { 0 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
+		int r;
+
+		if (requests[i].type != f->type)
+			continue;
+		if (requests[i].needs_box && (!c->k->has_box || c->k->gone))
+			r = den_fail(&err, DEN_NOT_FOUND, 0, "the box is gone");
+		else
+			r = requests[i].run(c, f, &out, &err);
+		if (r < 0)
+			conn_fail(&c->conn, 0, &err);
+		else if (r == 0)
+			conn_send_buf(&c->conn, WM_OK, 0, &out);
+		return;
+	}
+	den_fail(&err, DEN_INVALID, 0, "message %u is not a request", f->type);
+	conn_fail(&c->conn, 0, &err);
+}
+
+static void client_frame(struct conn *conn, const struct wire_frame *f)
+{
+	struct client *c = CONTAINER_OF(conn, struct client, conn);
+
+	switch (f->type) {
+	case WM_EXEC:
+		kexec_request(c, f);
+		break;
+	case WM_ATTACH:
+		kexec_attach(c, f);
+		break;
+	case WM_SIGNAL:
+		kexec_signal(c, f);
+		break;
+	case WM_IN:
+	case WM_IN_EOF:
+	case WM_CREDIT:
+	case WM_RESIZE:
+	case WM_DETACH:
+		kexec_relay(c, f);
+		break;
+	default:
+		request(c, f);
+	}
+}
+
+static struct client *client_new(struct keeper *k, int fd, struct den_err *err)
+{
+	struct client *c = mem_new(struct client);
+
+	c->k = k;
+	c->conn.on_frame = client_frame;
+	c->conn.on_close = client_closed;
+	if (conn_open(&c->conn, k->loop, fd, err) < 0) {
+		free(c);
+		return NULL;
+	}
+	list_append(&k->clients, &c->link);
+	return c;
+}
+
+static void accept_cb(struct loop_source *s, uint32_t events)
+{
+	struct keeper *k = CONTAINER_OF(s, struct keeper, listen);
+	int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC);
+	struct den_err err;
+
+	(void)events;
+	if (fd >= 0)
+		client_new(k, fd, &err);
+}
+
+/* ---- the way in ---- */
+
+/* Whoever started us may have anything: start from nothing. */
+static int clean_process(void)
+{
+	int null;
+
+	prctl(PR_SET_NAME, "den-keeper", 0, 0, 0);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	if (chdir("/") < 0)
+		return -1;
+	umask(077);
+	setsid();
+	null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	for (int i = 0; i < 3; i++)
+		if (dup2(null, i) < 0)
+			return -1;
+	fd_close_from(FIRST_CLIENT_FD + 1);
+	fcntl(FIRST_CLIENT_FD, F_SETFD, FD_CLOEXEC);
+	mallopt(M_TRIM_THRESHOLD, 64 << 10);
+	mallopt(M_MMAP_THRESHOLD, 32 << 10); /* buffers go back to the system when they are freed */
+	return 0;
+}
+
+/* Before clients are heard, what their requests refer to must be known. A frozen init cannot say. */
+static void await_init(struct keeper *k)
+{
+	struct den_err err;
+	int64_t until = clock_mono_ns() + 5 * NS_PER_SEC;
+
+	while (k->init_up && !k->init_known && k->row.info.state != BOX_PAUSED && clock_mono_ns() < until)
+		if (loop_step(k->loop, 100, &err) < 0)
+			break;
+}
+
+static int keeper_run(struct keeper *k, const char *state, const char *id, struct den_err *err)
+{
+	struct box_id box;
+	struct client *c;
+
+	if (loop_new(&k->loop, err) < 0 || store_open(state, true, &k->store, err) < 0)
+		return -1;
+	if (id) {
+		if (box_id_parse(id, &box, err) < 0 || box_open(k, &box, err) < 0)
+			return -1;
+		await_init(k);
+	}
+	c = client_new(k, FIRST_CLIENT_FD, err);
+	if (!c)
+		return -1;
+	if (id) /* the caller waits for this before it sends: a keeper that lost the race says so */
+		conn_ok(&c->conn, 0);
+	return loop_run(k->loop, err);
+}
+
+int keeper_main(const char *state, const char *id)
+{
+	struct keeper *k = mem_new(struct keeper);
+	struct den_err err;
+
+	if (clean_process() < 0)
+		return 1;
+	list_init(&k->clients);
+	list_init(&k->chans);
+	list_init(&k->execs);
+	k->boxfd = k->lock = k->wall.pidfd = -1;
+	k->row.slot = UINT64_MAX;
+	k->listen = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = accept_cb };
+	if (keeper_run(k, state, id, &err) < 0) {
+		auto_buf b = { 0 }, frame = { 0 };
+
+		wire_put_err(&b, &err);
+		wire_frame_put(&frame, WM_FAIL, 0, b.p, (uint32_t)b.len);
+		(void)!write(FIRST_CLIENT_FD, frame.p, frame.len);
+		return 1;
+	}
+	return 0; /* the process ends here: memory goes with it */
+}

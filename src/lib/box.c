@@ -1,0 +1,397 @@
+/* A box handle: one connection to its keeper, found or started. */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "lib.h"
+#include "mem.h"
+#include "place.h"
+
+#define CONNECT_TRIES 400
+#define CONNECT_WAIT_MS 10
+#define ASK_TRIES 3
+
+/* ---- the connection ---- */
+
+static void on_frame(struct conn *c, const struct wire_frame *f)
+{
+	struct den_box *box = CONTAINER_OF(c, struct den_box, conn);
+	struct reply *r = box->reply;
+
+	if (f->chan) {
+		exec_frame(box, f);
+		return;
+	}
+	if (!r || r->done)
+		return;
+	if (f->type == WM_OK || (r->more && f->type == r->more))
+		buf_add(&r->data, f->p, f->len);
+	if (f->type == WM_OK)
+		r->done = true;
+	if (f->type == WM_FAIL) {
+		r->done = true;
+		r->result = wire_get_err(f->p, f->len, &r->err);
+	}
+}
+
+static void on_close(struct conn *c, const struct den_err *why)
+{
+	struct den_box *box = CONTAINER_OF(c, struct den_box, conn);
+
+	(void)why;
+	box->connected = false;
+	box->lost = true; /* acted on by box_step(), not from inside the loop */
+}
+
+struct den_box *box_new(struct den *d, struct den_err *err)
+{
+	struct den_box *box = mem_new(struct den_box);
+
+	box->d = d;
+	list_init(&box->execs);
+	list_init(&box->done);
+	if (loop_new(&box->loop, err) < 0) {
+		free(box);
+		return NULL;
+	}
+	return box;
+}
+
+int box_take_conn(struct den_box *box, int fd, struct den_err *err)
+{
+	buf_free(&box->conn.rx);
+	box->conn = (struct conn){ .on_frame = on_frame, .on_close = on_close };
+	if (conn_open(&box->conn, box->loop, fd, err) < 0)
+		return -1;
+	box->connected = true;
+	box->lost = false;
+	return 0;
+}
+
+static void nap(int ms)
+{
+	struct timespec t = { .tv_nsec = ms * 1000000L };
+
+	nanosleep(&t, NULL);
+}
+
+/* A keeper that was just started says whether it has the box. */
+static int await_keeper(struct den_box *box, struct den_err *err)
+{
+	struct reply r = { 0 };
+
+	box->reply = &r;
+	while (!r.done && box->connected)
+		if (loop_step(box->loop, -1, err) < 0)
+			break;
+	box->reply = NULL;
+	buf_free(&r.data);
+	if (r.done && r.result == 0)
+		return 0;
+	if (r.done)
+		*err = r.err;
+	else
+		den_fail(err, DEN_CONFLICT, EAGAIN, "the keeper went away while it started");
+	conn_close(&box->conn);
+	box->connected = false;
+	return -1;
+}
+
+static int connect_once(struct den_box *box, struct den_err *err)
+{
+	auto_fd dir = -1;
+	int fd;
+
+	if (den_need_state(box->d, false, err) < 0 || place_box(box->d->fd, &box->id, &dir, err) < 0) {
+		if (err->code == DEN_NOT_FOUND)
+			den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; 'den ls' lists them", box->id.s);
+		return -1;
+	}
+	if (place_connect(dir, PLACE_KEEPER_SOCK, &fd, err) == 0)
+		return box_take_conn(box, fd, err);
+	if (err->sys != ENOENT && err->sys != ECONNREFUSED)
+		return -1;
+	if (keeper_spawn(box->d, &box->id, &fd, err) < 0 || box_take_conn(box, fd, err) < 0)
+		return -1;
+	return await_keeper(box, err);
+}
+
+int box_connect(struct den_box *box, struct den_err *err)
+{
+	for (int i = 0; i < CONNECT_TRIES; i++) {
+		if (connect_once(box, err) == 0) {
+			auto_buf b = { 0 };
+
+			if (!box->owner)
+				return 0;
+			wire_put_u64(&b, F_FLAGS, 1);
+			return box_ask(box, WM_HELLO, &b, 0, NULL, err);
+		}
+		/* two keepers raced for the lock, or one is just leaving: look again */
+		if (err->code != DEN_CONFLICT && err->sys != ENOENT && err->sys != ECONNREFUSED &&
+			err->sys != ECONNRESET && err->sys != EPIPE)
+			return -1;
+		nap(CONNECT_WAIT_MS);
+	}
+	return -1;
+}
+
+/* Runs the loop once. A lost keeper is replaced, if there is anything to go on with. */
+int box_step(struct den_box *box, int timeout_ms, struct den_err *err)
+{
+	struct den_err why;
+	int r;
+
+	if (!box->connected && !box->lost)
+		return den_fail(err, DEN_CONFLICT, 0, "not connected to the box");
+	if (!box->lost) {
+		box->depth++;
+		r = loop_step(box->loop, timeout_ms, err);
+		box->depth--;
+		if (r < 0)
+			return -1;
+	}
+	if (!box->lost)
+		return 0;
+	box->lost = false;
+	if (list_empty(&box->execs) || box->deleted)
+		return 0;
+	r = box_connect(box, &why);
+	exec_reconnect(box, r == 0, &why);
+	return 0;
+}
+
+int den_dispatch(struct den_box *box, int timeout_ms, struct den_err *err)
+{
+	return box_step(box, timeout_ms, err);
+}
+
+int den_poll_fd(const struct den_box *box)
+{
+	return loop_fd(box->loop);
+}
+
+static int ask_once(struct den_box *box, uint8_t type, const struct buf *req, struct reply *r,
+	struct den_err *err)
+{
+	if (!box->connected && box_connect(box, err) < 0)
+		return -1;
+	box->reply = r;
+	conn_send(&box->conn, type, 0, req ? req->p : NULL, req ? req->len : 0);
+	while (!r->done && box->connected) {
+		box->depth++;
+		if (loop_step(box->loop, -1, err) < 0) {
+			box->depth--;
+			break;
+		}
+		box->depth--;
+	}
+	box->reply = NULL;
+	if (!r->done)
+		return den_fail(err, DEN_INTERNAL, EPIPE, "the keeper went away");
+	if (r->result < 0) {
+		*err = r->err;
+		return -1;
+	}
+	return 0;
+}
+
+/* What the first try may have done before its keeper died is no failure of the second. */
+static bool done_before(uint8_t type, const struct den_err *err)
+{
+	switch (type) {
+	case WM_DELETE:
+		return err->code == DEN_NOT_FOUND;
+	case WM_START:
+	case WM_STOP:
+	case WM_PAUSE:
+	case WM_RESUME:
+		return err->code == DEN_CONFLICT;
+	default:
+		return false;
+	}
+}
+
+int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,
+	struct den_err *err)
+{
+	for (int i = 0;; i++) {
+		struct reply r = { .more = more };
+		int res;
+
+		if (box->reply)
+			return den_fail(err, DEN_CONFLICT, 0, "called from inside a callback");
+		res = ask_once(box, type, req, &r, err);
+		if (res == 0 && out)
+			*out = r.data;
+		else
+			buf_free(&r.data);
+		if (res == 0 || (i > 0 && done_before(type, err)))
+			return 0;
+		if (r.done || err->sys != EPIPE || type == WM_CREATE || i == ASK_TRIES)
+			return -1;
+		if (box->lost) { /* the others go on with the new keeper, too */
+			struct den_err why;
+
+			if (box_step(box, 0, &why) < 0)
+				return -1;
+		}
+	}
+}
+
+/* ---- life ---- */
+
+static int spec_from(const struct den_box_spec *in, struct buf *out, struct den_err *err)
+{
+	struct box_mount mounts[SPEC_MAX_MOUNTS];
+	struct box_spec s = {
+		.name = (char *)in->name, .template_name = (char *)in->template_name, .wall = (char *)in->wall,
+		.net = (char *)in->net, .hostname = (char *)in->hostname, .user = (char *)in->user,
+		.cwd = (char *)in->workdir, .env = (char **)in->env, .mounts = mounts, .n_mounts = in->n_mounts,
+		.cpu_milli = in->cpu_milli, .memory = in->memory, .pids = in->pids, .disk = in->disk,
+		.nofile = in->nofile, .max_runtime_ms = in->max_runtime_ms,
+		.flags = in->ephemeral ? BOX_EPHEMERAL : 0,
+	};
+
+	if (in->size != sizeof(*in))
+		return den_fail(err, DEN_INVALID, 0, "den_box_spec.size is not set");
+	if (in->n_mounts > SPEC_MAX_MOUNTS)
+		return den_fail(err, DEN_INVALID, 0, "more than %d mounts", SPEC_MAX_MOUNTS);
+	for (size_t i = 0; i < in->n_mounts; i++)
+		mounts[i] = (struct box_mount){ (char *)in->mounts[i].host, (char *)in->mounts[i].box,
+			in->mounts[i].ro };
+	box_spec_put(out, &s);
+	if (out->len > WIRE_MAX_PAYLOAD)
+		return den_fail(err, DEN_INVALID, E2BIG, "the box's description is too long");
+	return 0;
+}
+
+static int read_id(const struct buf *b, struct box_id *ret, struct den_err *err)
+{
+	struct wire_reader rd = wire_reader(b->p, b->len);
+	struct wire_value v;
+	auto_free char *text = NULL;
+
+	while (wire_next(&rd, &v, err) > 0)
+		if (v.tag == F_ID && wire_str(&v, 20, &text, err) < 0)
+			return -1;
+	return text ? box_id_parse(text, ret, err) : den_fail(err, DEN_INTERNAL, 0, "no id in the answer");
+}
+
+int den_box_create(struct den *d, const struct den_box_spec *spec, struct den_box **ret, struct den_err *err)
+{
+	auto_buf req = { 0 }, out = { 0 };
+	struct den_box *box;
+	int fd;
+
+	if (spec_from(spec, &req, err) < 0)
+		return -1;
+	box = box_new(d, err);
+	if (!box)
+		return -1;
+	if (keeper_spawn(d, NULL, &fd, err) < 0 || box_take_conn(box, fd, err) < 0 ||
+		box_ask(box, WM_CREATE, &req, 0, &out, err) < 0 || read_id(&out, &box->id, err) < 0) {
+		den_box_close(box);
+		return -1;
+	}
+	box->owner = spec->ephemeral;
+	*ret = box;
+	return 0;
+}
+
+int den_box_open(struct den *d, const char *ref, struct den_box **ret, struct den_err *err)
+{
+	struct den_box *box;
+	struct box_id id;
+
+	if (den_need_state(d, false, err) < 0) {
+		if (err->code == DEN_NOT_FOUND)
+			den_fail(err, DEN_NOT_FOUND, 0, "no box '%.80s'; there are none yet ('den create')", ref);
+		return -1;
+	}
+	if (place_resolve(d->fd, ref, &id, err) < 0)
+		return -1;
+	box = box_new(d, err);
+	if (!box)
+		return -1;
+	box->id = id;
+	if (box_connect(box, err) < 0) {
+		den_box_close(box);
+		return -1;
+	}
+	*ret = box;
+	return 0;
+}
+
+/* The caller still holds them; den_exec_unref() frees them. */
+static void forget_execs(struct list *execs)
+{
+	while (!list_empty(execs)) {
+		struct den_exec *e = CONTAINER_OF(execs->next, struct den_exec, link);
+
+		list_remove(&e->link);
+		e->box = NULL;
+	}
+}
+
+void den_box_close(struct den_box *box)
+{
+	if (!box)
+		return;
+	forget_execs(&box->execs);
+	forget_execs(&box->done);
+	if (box->connected)
+		conn_close(&box->conn);
+	buf_free(&box->conn.rx);
+	loop_free(box->loop);
+	free(box);
+}
+
+const char *den_box_id(const struct den_box *box)
+{
+	return box->id.s;
+}
+
+int den_box_start(struct den_box *box, struct den_err *err)
+{
+	return box_ask(box, WM_START, NULL, 0, NULL, err);
+}
+
+int den_box_stop(struct den_box *box, uint64_t grace_ms, struct den_err *err)
+{
+	auto_buf b = { 0 };
+
+	wire_put_u64(&b, F_GRACE_MS, grace_ms);
+	return box_ask(box, WM_STOP, &b, 0, NULL, err);
+}
+
+int den_box_pause(struct den_box *box, struct den_err *err)
+{
+	return box_ask(box, WM_PAUSE, NULL, 0, NULL, err);
+}
+
+int den_box_resume(struct den_box *box, struct den_err *err)
+{
+	return box_ask(box, WM_RESUME, NULL, 0, NULL, err);
+}
+
+int den_box_delete(struct den_box *box, bool force, struct den_err *err)
+{
+	auto_buf b = { 0 };
+
+	wire_put_u64(&b, F_FLAGS, force);
+	if (box_ask(box, WM_DELETE, &b, 0, NULL, err) < 0)
+		return -1;
+	box->deleted = true;
+	return 0;
+}
+
+int den_box_wait(struct den_box *box, struct den_err *err)
+{
+	return box_ask(box, WM_WAIT, NULL, 0, NULL, err);
+}

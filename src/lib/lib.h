@@ -1,0 +1,76 @@
+/* Inside of libden. */
+#pragma once
+
+#include "conn.h"
+#include "den.h"
+#include "id.h"
+#include "loop.h"
+#include "spec.h"
+
+struct den {
+	char *state, *exe;
+	int fd; /* state directory; -1: not there yet */
+};
+
+/* A request on channel 0 that waits for its answer. */
+struct reply {
+	bool done;
+	int result; /* 0 or -1 */
+	struct den_err err;
+	struct buf data; /* fields of OK, and of the frames before it */
+	uint8_t more;	 /* type of frames that carry a part of the answer; 0: none */
+};
+
+struct den_box {
+	struct den *d;
+	struct box_id id;
+	struct loop *loop;
+	struct conn conn;
+	bool connected, lost;
+	bool owner; /* made it as a throwaway: must say so again to a new keeper */
+	bool deleted;
+	struct list execs, done; /* den_exec, running and ended, until the caller lets go */
+	uint32_t next_chan;
+	struct reply *reply; /* the request under way */
+	int depth;	     /* calls up the stack that run the loop */
+};
+
+struct den_exec {
+	struct list link;
+	struct den_box *box;
+	uint32_t chan;
+	const struct den_exec_ops *ops;
+	void *user;
+	bool started, ended, told, unref, attached, detach;
+	uint64_t number; /* of the exec in its box, for finding it again */
+	pid_t pid;
+	uint64_t pos[2], lost;
+	uint64_t eaten;	   /* output handed over and not yet credited */
+	uint64_t in_room;  /* stdin bytes that may be sent */
+	bool in_wanted;	   /* a write was short */
+	bool in_eof;
+	struct den_exec_result result;
+	struct den_err err;
+	struct loop_deferred free_later;
+};
+
+/* spawn.c: starts a keeper; *ret_fd is our end. id NULL: a clerk. */
+int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, struct den_err *err);
+int den_need_state(struct den *d, bool create, struct den_err *err);
+
+/* box.c */
+int box_connect(struct den_box *box, struct den_err *err);
+struct den_box *box_new(struct den *d, struct den_err *err);
+int box_take_conn(struct den_box *box, int fd, struct den_err *err);
+/* Sends a request and waits; *out (may be NULL) gets the answer's fields. */
+int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,
+	struct den_err *err);
+int box_step(struct den_box *box, int timeout_ms, struct den_err *err);
+
+/* exec.c */
+void exec_frame(struct den_box *box, const struct wire_frame *f);
+/* The keeper went: what had started is taken up again, what had not is lost. */
+void exec_reconnect(struct den_box *box, bool ok, const struct den_err *why);
+int exec_start_raw(struct den_box *box, const struct exec_spec *s, const struct den_exec_ops *ops,
+	void *user, struct den_exec **ret, struct den_err *err);
+const char *exec_reason_name(enum exec_reason r);

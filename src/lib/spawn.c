@@ -1,0 +1,138 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "lib.h"
+#include "mem.h"
+#include "place.h"
+
+#ifndef DEN_EXE_PATH
+#define DEN_EXE_PATH "/usr/local/bin/den"
+#endif
+
+int den_need_state(struct den *d, bool create, struct den_err *err)
+{
+	if (d->fd >= 0)
+		return 0;
+	return place_open(d->state, create, &d->fd, err);
+}
+
+int den_open(const struct den_options *opt, struct den **ret, struct den_err *err)
+{
+	const char *env = getenv("DEN_EXE");
+	auto_free char *state = NULL;
+	struct den *d;
+
+	if (opt && opt->size != sizeof(*opt))
+		return den_fail(err, DEN_INVALID, 0, "den_options.size is not set");
+	if (place_state(opt ? opt->state : NULL, &state, err) < 0)
+		return -1;
+	d = mem_new(struct den);
+	d->fd = -1;
+	d->state = mem_take(&state);
+	d->exe = mem_strdup(opt && opt->exe ? opt->exe : env && *env ? env : DEN_EXE_PATH);
+	*ret = d;
+	return 0;
+}
+
+void den_close(struct den *d)
+{
+	if (!d)
+		return;
+	fd_close(&d->fd);
+	free(d->state);
+	free(d->exe);
+	free(d);
+}
+
+const char *den_state_dir(const struct den *d)
+{
+	return d->state;
+}
+
+const char *den_version(void)
+{
+	return DEN_VERSION;
+}
+
+/*
+ * The keeper must not be our child: a program that embeds the library is not to be surprised by a
+ * SIGCHLD or a zombie. So a first child, which borrows our memory, starts the second and leaves.
+ */
+struct start {
+	const char *path;
+	char **argv, **env;
+	int fd, sys;
+};
+
+static void second(struct start *s)
+{
+	sigset_t none;
+
+	for (int i = 1; i < 65; i++)
+		if (i != SIGKILL && i != SIGSTOP)
+			signal(i, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (s->fd == 3)
+		fcntl(3, F_SETFD, 0);
+	else if (dup2(s->fd, 3) < 0)
+		goto failed;
+	execve(s->path, s->argv, s->env);
+failed:
+	s->sys = errno;
+	_exit(127);
+}
+
+static int first(void *arg)
+{
+	struct start *volatile s = arg;
+	pid_t pid = vfork();
+
+	if (pid == 0)
+		second(s);
+	if (pid < 0)
+		s->sys = errno;
+	_exit(0);
+}
+
+int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, struct den_err *err)
+{
+	char *argv[] = { (char *)"den", (char *)"__keeper", d->state, id ? (char *)id->s : NULL, NULL };
+	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL, NULL };
+	static char test[] = "DEN_TEST=1";
+	struct start s = { d->exe, argv, env, -1, 0 };
+	auto_free char *stack = NULL;
+	sigset_t all, old;
+	int sv[2];
+	pid_t pid;
+
+	if (getenv("DEN_TEST"))
+		env[1] = test;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
+		return den_fail_sys(err, errno, "socketpair");
+	s.fd = sv[1];
+	stack = mem_alloc(64 << 10);
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &old); /* no handler of ours may run on borrowed memory */
+	pid = clone(first, stack + (64 << 10), CLONE_VM | CLONE_VFORK | SIGCHLD, &s);
+	if (pid > 0)
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	close(sv[1]);
+	if (pid < 0 || s.sys) {
+		close(sv[0]);
+		return den_fail_sys(err, s.sys ? s.sys : errno, "start '%s' (set DEN_EXE to the den program)",
+			d->exe);
+	}
+	*ret_fd = sv[0];
+	return 0;
+}

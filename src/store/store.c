@@ -1,0 +1,313 @@
+#include "store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "fd.h"
+#include "mem.h"
+#include "place.h"
+
+int store_open(const char *path, bool create, struct store **ret, struct den_err *err)
+{
+	struct store *s;
+	struct stat st;
+	auto_fd fd = -1;
+
+	if (place_open(path, create, &fd, err) < 0)
+		return -1;
+	if (fstat(fd, &st) < 0)
+		return den_fail_sys(err, errno, "state directory");
+	s = mem_new(struct store);
+	s->fd = fd_take(&fd);
+	s->path = mem_strdup(path);
+	snprintf(s->tag, sizeof(s->tag), "%08x",
+		(uint32_t)(st.st_ino * 2654435761U) ^ (uint32_t)(st.st_dev * 40503U));
+	*ret = s;
+	return 0;
+}
+
+void store_close(struct store *s)
+{
+	if (!s)
+		return;
+	fd_close(&s->fd);
+	free(s->path);
+	free(s);
+}
+
+/* ---- claims ---- */
+
+/* A claim that points at a box which is not there any more may be taken over. It must not be one
+ * that is just being made: the claim comes before the directory. */
+static bool claim_stale(struct store *s, const char *path)
+{
+	char target[64], box[96];
+	struct stat st;
+	ssize_t n = readlinkat(s->fd, path, target, sizeof(target) - 1);
+
+	if (n < 0)
+		return false;
+	target[n] = '\0';
+	snprintf(box, sizeof(box), PLACE_BOXES "/%s", target);
+	if (faccessat(s->fd, box, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return false;
+	return fstatat(s->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		time(NULL) - st.st_mtime > STORE_YOUNG_S;
+}
+
+static int claim(struct store *s, const char *path, const struct box_id *id)
+{
+	if (symlinkat(id->s, s->fd, path) == 0)
+		return 0;
+	if (errno != EEXIST)
+		return -1;
+	if (claim_stale(s, path)) {
+		unlinkat(s->fd, path, 0);
+		return symlinkat(id->s, s->fd, path);
+	}
+	errno = EEXIST;
+	return -1;
+}
+
+int store_claim_name(struct store *s, const char *name, const struct box_id *id, struct den_err *err)
+{
+	struct box_name n;
+	char path[96];
+
+	if (box_name_parse(name, &n, err) < 0)
+		return -1;
+	snprintf(path, sizeof(path), PLACE_NAMES "/%s", n.s);
+	if (claim(s, path, id) == 0)
+		return 0;
+	if (errno == EEXIST)
+		return den_fail(err, DEN_CONFLICT, 0,
+			"the name '%s' is taken; 'den rm %s' frees it, or choose another", name, name);
+	return den_fail_sys(err, errno, "claim name '%s'", name);
+}
+
+void store_release_name(struct store *s, const char *name)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), PLACE_NAMES "/%s", name);
+	unlinkat(s->fd, path, 0);
+}
+
+int store_claim_slot(struct store *s, const struct box_id *id, uint64_t *ret, struct den_err *err)
+{
+	uint32_t at;
+	char path[32];
+
+	if (getrandom(&at, sizeof(at), 0) != sizeof(at))
+		return den_fail_sys(err, errno, "getrandom");
+	for (uint32_t i = 0; i < STORE_SLOTS; i++) { /* from anywhere: two at once rarely meet */
+		uint32_t slot = (at + i) % STORE_SLOTS;
+
+		snprintf(path, sizeof(path), PLACE_IDS "/%u", slot);
+		if (claim(s, path, id) == 0) {
+			*ret = slot;
+			return 0;
+		}
+		if (errno != EEXIST)
+			return den_fail_sys(err, errno, "claim an id range");
+	}
+	return den_fail(err, DEN_LIMIT, 0, "all %u id ranges are in use; remove some boxes", STORE_SLOTS);
+}
+
+void store_release_slot(struct store *s, uint64_t slot)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), PLACE_IDS "/%u", (unsigned)slot);
+	unlinkat(s->fd, path, 0);
+}
+
+/* ---- a box's directory ---- */
+
+static int make_tree_dirs(int boxfd, size_t n_trees)
+{
+	char path[32];
+
+	if (mkdirat(boxfd, "up", 0755) < 0)
+		return -1;
+	for (size_t t = 0; t < n_trees; t++) {
+		snprintf(path, sizeof(path), "up/%zu", t);
+		if (mkdirat(boxfd, path, 0755) < 0)
+			return -1;
+		snprintf(path, sizeof(path), "up/%zu/u", t);
+		if (mkdirat(boxfd, path, 0755) < 0)
+			return -1;
+		snprintf(path, sizeof(path), "up/%zu/w", t);
+		if (mkdirat(boxfd, path, 0700) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+int store_box_lock(int boxfd, int *ret_lock, struct den_err *err)
+{
+	auto_fd fd = openat(boxfd, PLACE_LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	struct stat st;
+
+	if (fd < 0)
+		return den_fail_sys(err, errno, "lock box");
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return den_fail(err, DEN_CONFLICT, errno, "another keeper has this box");
+	/* Whoever had the lock may have deleted the box while we waited for nothing. */
+	if (fstat(fd, &st) < 0 || st.st_nlink == 0)
+		return den_fail(err, DEN_NOT_FOUND, 0, "the box was just deleted");
+	*ret_lock = fd_take(&fd);
+	return 0;
+}
+
+int store_box_make(struct store *s, const struct box_id *id, size_t n_trees, int *ret_dir, int *ret_lock,
+	struct den_err *err)
+{
+	char path[64];
+	auto_fd dir = -1;
+	mode_t old = umask(0);
+	int r;
+
+	snprintf(path, sizeof(path), PLACE_BOXES "/%s", id->s);
+	r = mkdirat(s->fd, path, 0700);
+	if (r == 0)
+		dir = openat(s->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (r < 0 || dir < 0)
+		den_fail_sys(err, errno, "make box directory");
+	else if (store_box_lock(dir, ret_lock, err) == 0) {
+		if (make_tree_dirs(dir, n_trees) == 0)
+			*ret_dir = fd_take(&dir);
+		else {
+			r = den_fail_sys(err, errno, "make box directory");
+			fd_close(ret_lock);
+		}
+	} else {
+		r = -1;
+	}
+	umask(old);
+	return r < 0 || *ret_dir < 0 ? -1 : 0;
+}
+
+int store_box_remove(struct store *s, const struct box_id *id, struct den_err *err)
+{
+	auto_fd dir = openat(s->fd, PLACE_BOXES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir < 0)
+		return den_fail_sys(err, errno, "open boxes");
+	return tree_remove_at(dir, id->s, err);
+}
+
+/* ---- its process ---- */
+
+int proc_start_time(pid_t pid, uint64_t *ret)
+{
+	char path[64], text[1024], *p;
+	unsigned long long start;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (file_read_at(AT_FDCWD, path, text, sizeof(text), NULL) < 0)
+		return -1;
+	p = strrchr(text, ')');
+	if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+			  &start) != 1)
+		return -1;
+	*ret = start;
+	return 0;
+}
+
+int store_proc_put(int boxfd, const struct box_proc *p, struct den_err *err)
+{
+	char text[64];
+	int n = snprintf(text, sizeof(text), "%d %llu\n", (int)p->pid, (unsigned long long)p->start);
+	auto_fd fd = openat(boxfd, "init", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	if (fd < 0 || write(fd, text, (size_t)n) != n)
+		return den_fail_sys(err, errno, "write process id");
+	return 0;
+}
+
+int store_proc_get(int boxfd, struct box_proc *ret, int *ret_pidfd)
+{
+	char text[64];
+	unsigned long long start;
+	uint64_t now;
+	int pid;
+	auto_fd fd = -1;
+
+	if (file_read_at(boxfd, "init", text, sizeof(text), NULL) < 0 ||
+		sscanf(text, "%d %llu", &pid, &start) != 2)
+		return 0;
+	fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	/* Opened first, checked after: now that we hold it, the number cannot change its meaning. */
+	if (fd < 0 || proc_start_time(pid, &now) < 0 || now != start)
+		return 0;
+	*ret = (struct box_proc){ pid, start };
+	*ret_pidfd = fd_take(&fd);
+	return 1;
+}
+
+void store_proc_clear(int boxfd)
+{
+	unlinkat(boxfd, "init", 0);
+}
+
+/* ---- init's file ---- */
+
+int store_init_path(struct store *s, const void *blob, size_t len, const char *hash, char **ret,
+	struct den_err *err)
+{
+	auto_buf path = { 0 };
+	auto_buf full = { 0 };
+
+	buf_addf(&path, PLACE_LIB "/den-init-%s", hash);
+	if (faccessat(s->fd, buf_str(&path), F_OK, 0) < 0) {
+		/* Execute-only: root of a box may run it and never read or trace it. Written aside and
+		 * renamed, so that nobody runs a part. */
+		if (file_replace_at(s->fd, buf_str(&path), blob, len, 0111, err) < 0)
+			return den_wrap(err, "unpack den-init");
+	}
+	buf_addf(&full, "%s/%s", s->path, buf_str(&path));
+	*ret = mem_strdup(buf_str(&full));
+	return 0;
+}
+
+/* ---- sweeping ---- */
+
+static void sweep_claims(struct store *s, const char *dir, void (*removed)(const char *, void *), void *user)
+{
+	int fd = openat(s->fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+
+	while (d && (de = readdir(d))) {
+		char path[512];
+
+		snprintf(path, sizeof(path), "%s/%s", dir, de->d_name);
+		if (de->d_name[0] != '.' && claim_stale(s, path) && unlinkat(s->fd, path, 0) == 0)
+			removed(path, user);
+	}
+	if (d)
+		closedir(d);
+	else
+		fd_close(&fd);
+}
+
+int store_sweep(struct store *s, void (*removed)(const char *what, void *user), void *user,
+	struct den_err *err)
+{
+	(void)err;
+	sweep_claims(s, PLACE_NAMES, removed, user);
+	sweep_claims(s, PLACE_IDS, removed, user);
+	return 0;
+}

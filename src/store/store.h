@@ -1,0 +1,82 @@
+/*
+ * The state directory: what is on disk after a crash is what was acknowledged.
+ *
+ * Invariants
+ *  1. A box that was acknowledged has a row in the database, committed and synced before.
+ *  2. A directory boxes/ID without a row is a box that was never acknowledged, or a throwaway one in
+ *     its first moments: with its lock free it is nobody's, and swept.
+ *  3. A row in state DELETING is finished by whoever finds it with the lock free.
+ *  4. names/NAME and ids/N are claims: symbolic links to an id, made before the row and removed after
+ *     it. A claim whose boxes/ID is gone is free.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "err.h"
+#include "id.h"
+#include "spec.h"
+
+struct store {
+	int fd;
+	char *path;
+	char tag[9]; /* names this state directory in places shared by all: cgroups */
+};
+
+int store_open(const char *path, bool create, struct store **ret, struct den_err *err);
+void store_close(struct store *s);
+
+/* ---- rows: db.c. Each call is one transaction, opened and closed: a keeper that waits holds none. */
+
+struct box_row {
+	struct box_info info;
+	char *version; /* of the template */
+	uint64_t slot; /* id range */
+};
+/* Inserts or replaces; durable when it returns. */
+int store_put(struct store *s, const struct box_row *row, struct den_err *err);
+int store_get(struct store *s, const struct box_id *id, struct box_row *ret, struct den_err *err);
+int store_delete(struct store *s, const struct box_id *id, struct den_err *err);
+/* Oldest first. fn returns -1 to stop. */
+int store_each(struct store *s, int (*fn)(const struct box_row *row, void *user, struct den_err *err),
+	void *user, struct den_err *err);
+void box_row_free(struct box_row *r);
+
+/* ---- claims and directories: store.c */
+
+int store_claim_name(struct store *s, const char *name, const struct box_id *id, struct den_err *err);
+void store_release_name(struct store *s, const char *name);
+/* A range of user ids that no other box has: its number. */
+int store_claim_slot(struct store *s, const struct box_id *id, uint64_t *ret, struct den_err *err);
+void store_release_slot(struct store *s, uint64_t slot);
+#define STORE_SLOTS 16384U	      /* ranges: as many boxes at once */
+#define STORE_ID_BASE 0x40000000U     /* first id of the first range */
+
+/* boxes/ID with up/N/u and up/N/w; locked. */
+int store_box_make(struct store *s, const struct box_id *id, size_t n_trees, int *ret_dir, int *ret_lock,
+	struct den_err *err);
+/* DEN_CONFLICT: another keeper has it. */
+int store_box_lock(int boxfd, int *ret_lock, struct den_err *err);
+int store_box_remove(struct store *s, const struct box_id *id, struct den_err *err);
+
+/* The process that runs as the box's init, so that a later keeper finds it. */
+struct box_proc {
+	pid_t pid;
+	uint64_t start; /* in clock ticks since boot: with it a pid means one process for ever */
+};
+int store_proc_put(int boxfd, const struct box_proc *p, struct den_err *err);
+/* 1: alive, *ret and *ret_pidfd set; 0: none. */
+int store_proc_get(int boxfd, struct box_proc *ret, int *ret_pidfd);
+void store_proc_clear(int boxfd);
+int proc_start_time(pid_t pid, uint64_t *ret);
+
+/* den-init on disk, written when missing; absolute path. */
+int store_init_path(struct store *s, const void *blob, size_t len, const char *hash, char **ret,
+	struct den_err *err);
+
+/* Claims whose box is gone, and files that a crash left. */
+int store_sweep(struct store *s, void (*removed)(const char *what, void *user), void *user,
+	struct den_err *err);
+#define STORE_YOUNG_S 10 /* what is younger may be in the making */

@@ -1,0 +1,135 @@
+#include "disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/loop.h>
+#include <linux/mount.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fd.h"
+
+#define DISK_FILE "disk.img"
+#define DISK_MIN (8ULL << 20)
+
+static int make_fs(const char *path, struct den_err *err)
+{
+	static const char *const tools[] = { "/sbin/mke2fs", "/usr/sbin/mke2fs" };
+	char *argv[] = { NULL, (char *)"-q", (char *)"-F", (char *)"-t", (char *)"ext4", (char *)"-m", (char *)"0",
+		(char *)"-O", (char *)"^has_journal,^resize_inode", (char *)"-E",
+		(char *)"lazy_itable_init=1,nodiscard,root_owner=0:0", (char *)path, NULL };
+	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
+	posix_spawn_file_actions_t fa;
+	pid_t pid;
+	int status = 0, r;
+
+	argv[0] = (char *)(access(tools[0], X_OK) == 0 ? tools[0] : tools[1]);
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_addopen(&fa, 1, "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_addopen(&fa, 2, "/dev/null", O_WRONLY, 0);
+	r = posix_spawn(&pid, argv[0], &fa, NULL, argv, env);
+	posix_spawn_file_actions_destroy(&fa);
+	if (r)
+		return den_fail(err, DEN_UNSUPPORTED, r, "--disk needs mke2fs (package e2fsprogs)");
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return status ? den_fail(err, DEN_INTERNAL, 0, "mke2fs failed (status %d)", WEXITSTATUS(status)) : 0;
+}
+
+int disk_make(const struct plan *p, struct den_err *err)
+{
+	char path[64];
+	auto_fd fd = -1;
+
+	if (p->spec->disk < DISK_MIN)
+		return den_fail(err, DEN_INVALID, 0, "--disk must be at least 8M");
+	fd = openat(p->boxfd, DISK_FILE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0 && errno == EEXIST)
+		return 0;
+	if (fd < 0 || ftruncate(fd, (off_t)p->spec->disk) < 0)
+		return den_fail_sys(err, errno, "make disk of %llu bytes", (unsigned long long)p->spec->disk);
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd); /* mke2fs opens it itself */
+	if (make_fs(path, err) < 0) {
+		unlinkat(p->boxfd, DISK_FILE, 0);
+		return -1;
+	}
+	return 0;
+}
+
+/* A loop device that goes by itself when its last user does. */
+static int loop_open(int file, char *path, size_t cap, struct den_err *err)
+{
+	auto_fd control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
+
+	if (control < 0)
+		return den_fail(err, DEN_UNSUPPORTED, errno, "--disk needs loop devices");
+	for (int tries = 0; tries < 64; tries++) { /* others take devices at the same time */
+		struct loop_config c = { .fd = (uint32_t)file,
+			.info.lo_flags = LO_FLAGS_AUTOCLEAR };
+		int n = ioctl(control, LOOP_CTL_GET_FREE), fd;
+
+		if (n < 0)
+			return den_fail_sys(err, errno, "get a loop device");
+		snprintf(path, cap, "/dev/loop%d", n);
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		if (fd < 0 && errno == ENOENT) { /* no udev here: make the node as it would */
+			mknod(path, S_IFBLK | 0660, (dev_t)(7 << 8 | n));
+			fd = open(path, O_RDWR | O_CLOEXEC);
+		}
+		if (fd < 0)
+			return den_fail_sys(err, errno, "open '%s'", path);
+		if (ioctl(fd, LOOP_CONFIGURE, &c) == 0)
+			return fd;
+		close(fd);
+		if (errno != EBUSY)
+			return den_fail_sys(err, errno, "set up '%s'", path);
+	}
+	return den_fail(err, DEN_LIMIT, 0, "no free loop device");
+}
+
+static int make_dirs(int fd, size_t n_trees, struct den_err *err)
+{
+	for (size_t t = 0; t < n_trees; t++) {
+		char path[32];
+
+		snprintf(path, sizeof(path), "%zu", t);
+		if (mkdirat(fd, path, 0755) < 0 && errno != EEXIST)
+			return den_fail_sys(err, errno, "prepare disk");
+		snprintf(path, sizeof(path), "%zu/u", t);
+		if (mkdirat(fd, path, 0755) < 0 && errno != EEXIST)
+			return den_fail_sys(err, errno, "prepare disk");
+		snprintf(path, sizeof(path), "%zu/w", t);
+		if (mkdirat(fd, path, 0700) < 0 && errno != EEXIST)
+			return den_fail_sys(err, errno, "prepare disk");
+	}
+	return 0;
+}
+
+int disk_mount(const struct plan *p, struct den_err *err)
+{
+	char path[32];
+	auto_fd file = openat(p->boxfd, DISK_FILE, O_RDWR | O_CLOEXEC);
+	auto_fd loop = -1, fs = -1, mnt = -1;
+
+	if (file < 0)
+		return den_fail_sys(err, errno, "open disk");
+	loop = loop_open(file, path, sizeof(path), err);
+	if (loop < 0)
+		return -1;
+	fs = (int)syscall(SYS_fsopen, "ext4", FSOPEN_CLOEXEC);
+	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||
+		syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return den_fail_sys(err, errno, "mount disk");
+	mnt = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV);
+	if (mnt < 0)
+		return den_fail_sys(err, errno, "mount disk");
+	if (make_dirs(mnt, p->n_trees, err) < 0)
+		return -1;
+	return fd_take(&mnt);
+}

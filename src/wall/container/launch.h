@@ -1,0 +1,61 @@
+/* Between the keeper's clone3() and init's first instruction. */
+#pragma once
+
+#include "wall.h"
+
+#define LAYERS_MAX 16
+#define DEVICES 6
+#define CG_FDS_MAX 8
+
+/*
+ * Everything the child needs, gathered before clone3(): between clone and exec nothing is allocated.
+ * Descriptors are opened by whoever may: as root the keeper opens them (the state directory is closed
+ * to the box's ids, and only root may id-map a mount); for an ordinary user the child does, since it
+ * gains the right to mount only with its user namespace.
+ */
+struct launch {
+	const struct plan *plan;
+	bool root;			 /* the keeper is host root */
+	int go_fd, err_fd;		 /* the child waits on one and reports on the other */
+	int cg_fds[CG_FDS_MAX], n_cg_fds;
+	int lower_fd[LAYERS_MAX];	 /* detached mounts, in the order of plan->trees and lowers */
+	int n_lowers;
+	int upper_fd;			 /* detached mount that holds N/u and N/w of each tree */
+	int mount_fd[SPEC_MAX_MOUNTS];	 /* detached mounts of spec->mounts */
+	int mount_is_file[SPEC_MAX_MOUNTS];
+	int init_fd;			 /* den-init on a read-only mount, O_PATH */
+	int memuse_fd;			 /* -1: no memory limit */
+	int meminfo_fd;			 /* made in the child */
+	int device_fd[DEVICES], proc_fd; /* made in the child */
+	int proc_file_fd[2];		 /* boot_id, meminfo: likewise */
+	bool volatile_upper;		 /* a throwaway box: its changes need not reach the disk */
+	unsigned cpus;			 /* processors to show; 0: all */
+	char lower_path[1024];		 /* for messages */
+	char hostname[65];
+	char resolv[4096];
+	char orphan_s[24], memory[24];	 /* init's arguments */
+	char upper_path[4096];		 /* rootless: boxes/ID/up */
+	int step;			 /* child: index of the running stage */
+};
+
+/* stage.c: runs in the child and does not return. */
+void launch_child(struct launch *l) __attribute__((noreturn));
+/* The name of a stage, for messages. */
+const char *launch_stage_name(int step);
+
+/* rootfs.c: stages that build the file system */
+int stage_layers(struct launch *l, struct den_err *err);
+int stage_prepare(struct launch *l, struct den_err *err);
+int stage_pivot(struct launch *l, struct den_err *err);
+int stage_system(struct launch *l, struct den_err *err);
+int stage_mask(struct launch *l, struct den_err *err);
+int stage_shares(struct launch *l, struct den_err *err);
+int stage_etc(struct launch *l, struct den_err *err);
+
+/* Detached mount of a path (not recursive). */
+int mount_clone(int dirfd, const char *path, struct den_err *err);
+
+struct launch_msg {
+	int step;
+	struct den_err err;
+};

@@ -1,0 +1,95 @@
+/*
+ * A wall is how a box is walled off. Each is one const table; a NULL operation is answered in one
+ * place (keeper/box.c) with DEN_UNSUPPORTED.
+ *
+ * The keeper says what is wanted in a plan; a wall says what it made in a wall_box. It keeps no
+ * other state: what a new keeper needs to take a box over is in the plan and the process id.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "buf.h"
+#include "err.h"
+#include "id.h"
+#include "spec.h"
+
+/* One overlay of the box's root file system. */
+struct plan_tree {
+	const char *at;		     /* mount point in the box, "/" first */
+	const char *const *lowers;   /* host paths, topmost first, NULL-terminated */
+};
+
+enum plan_ids {
+	IDS_MAPPED,  /* a range of 65,536; layers id-mapped: ids on disk are the box's own */
+	IDS_SHIFTED, /* a range, but the file system cannot be id-mapped, or there is no root */
+	IDS_SINGLE,  /* an ordinary user without a range: root in the box is that user, nobody else is */
+};
+
+struct plan {
+	const struct box_id *id;
+	const char *tag;	     /* of the state directory: eight hex digits, for cgroup names */
+	const struct box_spec *spec;
+	const struct plan_tree *trees;
+	size_t n_trees;
+	int boxfd;		     /* boxes/ID */
+	const char *init_path;	     /* the den-init file on the host */
+	int listen_fd;		     /* init's socket */
+	enum plan_ids ids;
+	uint32_t id_base;	     /* IDS_MAPPED, IDS_SHIFTED as root: first id of the range */
+	const char *owners;	     /* file with "path uid gid" lines to apply at first start; NULL: none */
+	char boot_id[37], machine_id[33];
+	bool host_net;		     /* tests only */
+	/* Called when init's process exists and before it may do anything: what it writes down is there
+	 * when the keeper dies a moment later. */
+	int (*cloned)(pid_t pid, void *user, struct den_err *err);
+	void *user;
+};
+
+struct cgroup;
+
+struct wall_box {
+	pid_t pid;    /* init, on the host */
+	int pidfd;
+	struct cgroup *cg; /* NULL: this host gives us none */
+	char *note;   /* what could not be had, for den inspect; NULL: nothing */
+};
+
+struct wall_ops {
+	const char *name;
+	/* Can this host run it? err says what is missing and what to do. */
+	int (*probe)(struct den_err *err);
+	/* Starts init. On failure nothing stays. */
+	int (*start)(const struct plan *p, struct wall_box *ret, struct den_err *err);
+	/* Takes a running box over: pid was checked by the keeper. */
+	int (*adopt)(const struct plan *p, pid_t pid, int pidfd, struct wall_box *ret, struct den_err *err);
+	int (*freeze)(struct wall_box *b, bool on, struct den_err *err);
+	/* A group for one exec's tree; *ret_fd goes to init. -1 with DEN_UNSUPPORTED: none here. */
+	int (*exec_open)(struct wall_box *b, uint32_t exec, int *ret_fd, struct den_err *err);
+	int (*exec_signal)(struct wall_box *b, uint32_t exec, int sig, struct den_err *err);
+	int (*exec_cpu)(struct wall_box *b, uint32_t exec, uint64_t *usec, struct den_err *err);
+	void (*exec_close)(struct wall_box *b, uint32_t exec);
+	int (*stats)(struct wall_box *b, struct box_stats *ret, struct den_err *err);
+	int (*pids)(struct wall_box *b, pid_t **ret, size_t *n, struct den_err *err);
+	uint64_t (*oom_kills)(struct wall_box *b);
+	uint64_t (*pids_refused)(struct wall_box *b);
+	/* Ends every process; idempotent, cannot fail. init is dead when it returns. */
+	void (*stop)(struct wall_box *b);
+	/* Frees what the host holds for a box that is down. */
+	void (*clean)(struct wall_box *b);
+	/* Removes what boxes that are not alive left on the host. */
+	int (*sweep)(const char *tag, bool (*alive)(const struct box_id *, void *), void *user,
+		void (*removed)(const char *what, void *user), struct den_err *err);
+};
+
+/* How the ids of boxes made here are laid out; why (may be NULL) says what keeps it from more. */
+enum plan_ids wall_ids(const char **why);
+/* Which limits can be enforced, in words; returns "ok", "limited" or "missing". */
+const char *wall_limits(struct buf *out);
+
+extern const struct wall_ops wall_container;
+
+/* NULL and *err: no such wall. */
+const struct wall_ops *wall_find(const char *name, struct den_err *err);
