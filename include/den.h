@@ -77,6 +77,9 @@ struct den_options {
 	const char *state; /* state directory; NULL: $DEN_STATE, else /var/lib/den as root, else
 			      $XDG_STATE_HOME/den, else ~/.local/state/den */
 	const char *exe;   /* the den executable; NULL: $DEN_EXE, else the installed one */
+	bool own_keepers;  /* keepers that this program starts are its children; closing a box that is
+			      gone waits for its keeper. false: they are nobody's children, and the
+			      program never sees a SIGCHLD for them */
 };
 
 /**

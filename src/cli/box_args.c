@@ -189,8 +189,10 @@ bool args_stdin(const struct args *a)
 {
 	struct stat st;
 
-	if (a->no_stdin || a->detach || fstat(STDIN_FILENO, &st) < 0)
+	if (a->no_stdin || fstat(STDIN_FILENO, &st) < 0)
 		return false;
+	if (a->detach) /* whoever attaches later types at the terminal; there is no other stdin */
+		return a->tty;
 	/* /dev/null: end of file is what the program reads without a stream, too */
 	return !(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
 }

@@ -149,18 +149,8 @@ bool cli_color(const struct args *a)
 
 int cli_open(const struct args *a, struct den **ret, struct den_err *err)
 {
-	struct den_options opt = { .size = sizeof(opt), .state = a->state };
-	char exe[4096];
+	struct den_options opt = { .size = sizeof(opt), .state = a->state, .own_keepers = true };
 
-	/* Keepers run this same executable, installed or not. */
-	if (!getenv("DEN_EXE")) {
-		ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
-
-		if (n > 0) {
-			exe[n] = '\0';
-			opt.exe = exe;
-		}
-	}
 	return den_open(&opt, ret, err);
 }
 

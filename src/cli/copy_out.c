@@ -112,15 +112,47 @@ static int feed(const void *data, size_t n, void *user, struct den_err *err)
 	return tree_unpacker_feed(s->unpacker, data, n, err);
 }
 
-/* Nobody sees a part: written beside it, then renamed. */
+/* Opens a file that has no name yet, so that a killed den leaves nothing behind; where the file
+ * system cannot, one with a name of its own: then *named is set. */
+static int open_temp(int dirfd, const char *temp, bool *named)
+{
+	int fd = openat(dirfd, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+
+	*named = fd < 0;
+	if (fd < 0)
+		fd = openat(dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	return fd;
+}
+
+/* Mode and time as in the box, then under its name, in place of what was there. */
+static int place_file(int fd, const char *temp, bool *named, const struct box_file *f,
+	const struct target *t, struct den_err *err)
+{
+	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
+		{ f->mtime_ns / 1000000000, f->mtime_ns % 1000000000 } };
+	char path[32];
+
+	if (fchmod(fd, f->mode & 0777 & ~umask_now()) < 0)
+		return den_fail_sys(err, errno, "'%.80s'", t->name);
+	if (f->mtime_ns > 0) /* a time that this file system cannot hold is no reason to fail */
+		(void)!futimens(fd, times);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (!*named && linkat(AT_FDCWD, path, t->dirfd, temp, AT_SYMLINK_FOLLOW) < 0)
+		return den_fail_sys(err, errno, "'%.80s'", t->name);
+	*named = true;
+	if (renameat(t->dirfd, temp, t->dirfd, t->name) < 0)
+		return den_fail_sys(err, errno, "'%.80s'", t->name);
+	return 0;
+}
+
+/* Nobody sees a part of it. */
 static int receive_file(struct copy *c, const char *path, const struct box_file *f,
 	const struct target *t, struct den_err *err)
 {
 	struct out_sink s = { .copy = c, .fd = t->fd };
-	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT },
-		{ f->mtime_ns / 1000000000, f->mtime_ns % 1000000000 } };
 	char temp[32];
 	uint64_t random = 0;
+	bool named;
 	auto_fd fd = -1;
 
 	if (t->fd >= 0)
@@ -128,21 +160,15 @@ static int receive_file(struct copy *c, const char *path, const struct box_file 
 	if (getrandom(&random, sizeof(random), 0) < 0)
 		return den_fail_sys(err, errno, "random number");
 	snprintf(temp, sizeof(temp), ".den-%016llx", (unsigned long long)random);
-	fd = openat(t->dirfd, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	fd = open_temp(t->dirfd, temp, &named);
 	if (fd < 0)
 		return den_fail_sys(err, errno, "'%.80s'", t->name);
 	s.fd = fd;
-	if (den_file_read(c->box, path, &c->opt, write_fd, &s, err) < 0)
-		goto fail;
-	if (fchmod(fd, f->mode & 0777 & ~umask_now()) < 0 ||
-		(times[1].tv_nsec >= 0 && futimens(fd, times) < 0) ||
-		renameat(t->dirfd, temp, t->dirfd, t->name) < 0) {
-		den_fail_sys(err, errno, "'%.80s'", t->name);
-		goto fail;
-	}
-	return 0;
-fail:
-	unlinkat(t->dirfd, temp, 0);
+	if (den_file_read(c->box, path, &c->opt, write_fd, &s, err) == 0 &&
+		place_file(fd, temp, &named, f, t, err) == 0)
+		return 0;
+	if (named)
+		unlinkat(t->dirfd, temp, 0);
 	return -1;
 }
 

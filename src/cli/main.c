@@ -58,6 +58,9 @@ static int run_verb(
 	snprintf(hint, sizeof(hint), "see 'den %s%s%s --help'", parent ? parent->name : "",
 		parent ? " " : "", v->name);
 	if (verb_parse(v, argc, argv, a, &err) < 0) {
+		/* it may stand behind the mistake */
+		for (int i = 0; i < argc && strcmp(argv[i], "--"); i++)
+			a->json = a->json || !strcmp(argv[i], "--json");
 		den_wrap(&err, "%s%s%s", parent ? parent->name : "", parent ? " " : "", v->name);
 		return cli_fail(a, &err, hint);
 	}

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "clock.h"
 #include "cli.h"
+#include "clock.h"
 #include "fd.h"
 #include "mem.h"
 

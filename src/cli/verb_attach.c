@@ -3,9 +3,9 @@
 
 #include "box_args.h"
 #include "cli.h"
-#include "verbs.h"
 #include "execs.h"
 #include "stream.h"
+#include "verbs.h"
 
 static const struct option_def attach_options[] = {
 	{ "no-stdin", 0, OPT_FLAG, offsetof(struct args, no_stdin), NULL, "only watch" },
@@ -57,8 +57,8 @@ const struct verb verb_attach = {
 		"terminal, else Ctrl-C.\n"
 		"\n"
 		"Examples:\n"
-		"  den exec --detach --tag job web ./long   started before\n"
-		"  den attach web job                       watch it, and type to it\n"
+		"  den exec --detach --tty --tag sh web     a shell, started before\n"
+		"  den attach web sh                        type to it\n"
 		"  den attach --no-stdin web 17             only watch process 17\n",
 	.options = { attach_options },
 	.min_words = 2,

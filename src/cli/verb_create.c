@@ -1,7 +1,7 @@
 #include "box_args.h"
 #include "cli.h"
-#include "verbs.h"
 #include "show.h"
+#include "verbs.h"
 
 static int print_info(const struct args *a, struct den_box *box)
 {

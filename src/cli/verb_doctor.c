@@ -3,9 +3,9 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "verbs.h"
 #include "mem.h"
 #include "table.h"
+#include "verbs.h"
 
 static bool can_run(const struct den_finding *f, size_t n)
 {

@@ -1,9 +1,9 @@
 #include "box_args.h"
 #include "cli.h"
-#include "verbs.h"
 #include "outcome.h"
-#include "strv.h"
 #include "stream.h"
+#include "strv.h"
+#include "verbs.h"
 
 static const struct option_def exec_options[] = {
 	{ "detach", 'd', OPT_FLAG, offsetof(struct args, detach), NULL,

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "cli.h"
-#include "verbs.h"
 #include "parse.h"
 #include "show.h"
 #include "table.h"
+#include "verbs.h"
 
 static void line(struct buf *out, const char *key, const char *value)
 {

@@ -1,8 +1,8 @@
 #include "cli.h"
-#include "verbs.h"
 #include "mem.h"
 #include "show.h"
 #include "table.h"
+#include "verbs.h"
 
 static void list_json(struct json *j, const struct den_box_info *infos, size_t n)
 {

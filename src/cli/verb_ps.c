@@ -1,12 +1,12 @@
 #include <stdio.h>
 
 #include "cli.h"
-#include "verbs.h"
 #include "mem.h"
 #include "outcome.h"
 #include "parse.h"
 #include "show.h"
 #include "table.h"
+#include "verbs.h"
 
 static void ps_json(struct json *j, const struct den_ps *ps)
 {

@@ -1,8 +1,8 @@
 #include "box_args.h"
 #include "cli.h"
-#include "verbs.h"
-#include "strv.h"
 #include "stream.h"
+#include "strv.h"
+#include "verbs.h"
 
 static const struct option_def run_options[] = {
 	{ "rm", 0, OPT_BOOL, offsetof(struct args, rm), "BOOL",

@@ -66,7 +66,7 @@ struct keeper {
 	struct wall_box wall;
 	bool row_written;
 	uint32_t next_chan, next_exec;
-	struct loop_timer runtime, late_row, kill, owner_gone;
+	struct loop_timer runtime, late_row, kill, owner_gone, leave;
 	bool stopping;
 	bool gone; /* deleted: answer nothing more, leave when all is sent */
 };

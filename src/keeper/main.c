@@ -28,13 +28,26 @@ static void client_free_cb(struct loop_deferred *d)
 	free(c);
 }
 
-/* Done with: there is nothing to keep, or nobody to keep it for. */
+static void leave_cb(struct loop_timer *t)
+{
+	loop_quit(CONTAINER_OF(t, struct keeper, leave)->loop);
+}
+
+/* Done with: there is nothing to keep, or nobody to keep it for. Clients of a box that is gone get
+ * what was sent to them and no more. */
 void keeper_leave_if_done(struct keeper *k)
 {
 	bool serves = k->has_box && !k->gone && box_is_up(k);
+	bool unsent = false;
 
-	if (!serves && list_empty(&k->clients))
+	list_for_each(l, &k->clients)
+		unsent |= !conn_tx_empty(&CONTAINER_OF(l, struct client, link)->conn);
+	if (list_empty(&k->clients) ? !serves : k->gone && !unsent)
 		loop_quit(k->loop);
+	else if (k->gone && !k->leave.when) {
+		k->leave.cb = leave_cb;
+		loop_timer_set(k->loop, &k->leave, clock_mono_ns() + 2 * NS_PER_SEC);
+	}
 }
 
 void client_drop(struct client *c)
@@ -252,6 +265,8 @@ static void client_frame(struct conn *conn, const struct wire_frame *f)
 	default:
 		request(c, f);
 	}
+	if (c->k->gone)
+		keeper_leave_if_done(c->k);
 }
 
 static struct client *client_new(struct keeper *k, int fd, struct den_err *err)

@@ -116,7 +116,8 @@ static int connect_once(struct den_box *box, struct den_err *err)
 		return box_take_conn(box, fd, err);
 	if (err->sys != ENOENT && err->sys != ECONNREFUSED)
 		return -1;
-	if (keeper_spawn(box->d, &box->id, &fd, err) < 0 || box_take_conn(box, fd, err) < 0)
+	keeper_reap(&box->keeper, false);
+	if (keeper_spawn(box->d, &box->id, &fd, &box->keeper, err) < 0 || box_take_conn(box, fd, err) < 0)
 		return -1;
 	return await_keeper(box, err);
 }
@@ -294,7 +295,7 @@ int den_box_create(struct den *d, const struct den_box_spec *spec, struct den_bo
 	box = box_new(d, err);
 	if (!box)
 		return -1;
-	if (keeper_spawn(d, NULL, &fd, err) < 0 || box_take_conn(box, fd, err) < 0 ||
+	if (keeper_spawn(d, NULL, &fd, &box->keeper, err) < 0 || box_take_conn(box, fd, err) < 0 ||
 		box_ask(box, WM_CREATE, &req, 0, &out, err) < 0 || read_id(&out, &box->id, err) < 0) {
 		den_box_close(box);
 		return -1;
@@ -348,6 +349,8 @@ void den_box_close(struct den_box *box)
 	if (box->connected)
 		conn_close(&box->conn);
 	buf_free(&box->conn.rx);
+	/* It leaves when its last client does, unless it has a running box to keep. */
+	keeper_reap(&box->keeper, box->deleted || box->owner || !box->id.s[0]);
 	loop_free(box->loop);
 	free(box);
 }

@@ -95,7 +95,7 @@ static int clerk_ask(struct den *d, uint8_t type, uint8_t more, struct buf *out,
 
 	if (!box)
 		return -1;
-	r = keeper_spawn(d, NULL, &fd, err);
+	r = keeper_spawn(d, NULL, &fd, &box->keeper, err);
 	if (r == 0)
 		r = box_take_conn(box, fd, err);
 	if (r == 0)

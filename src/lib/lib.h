@@ -10,6 +10,7 @@
 struct den {
 	char *state, *exe;
 	int fd; /* state directory; -1: not there yet */
+	bool own_keepers;
 };
 
 /* A request on channel 0 that waits for its answer. */
@@ -29,6 +30,7 @@ struct den_box {
 	bool connected, lost;
 	bool owner; /* made it as a throwaway: must say so again to a new keeper */
 	bool deleted;
+	pid_t keeper; /* our child; 0: none of ours */
 	struct list execs, done; /* den_exec, running and ended, until the caller lets go */
 	uint32_t next_chan;
 	struct reply *reply; /* the request under way */
@@ -54,8 +56,10 @@ struct den_exec {
 	struct loop_deferred free_later;
 };
 
-/* spawn.c: starts a keeper; *ret_fd is our end. id NULL: a clerk. */
-int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, struct den_err *err);
+/* spawn.c: starts a keeper; *ret_fd is our end. id NULL: a clerk. *ret_pid: our child, or 0. */
+int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, pid_t *ret_pid, struct den_err *err);
+/* Reaps a keeper of ours; with wait, after it has ended (which it is about to). */
+void keeper_reap(pid_t *pid, bool wait);
 int den_need_state(struct den *d, bool create, struct den_err *err);
 
 /* box.c */

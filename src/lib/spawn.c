@@ -37,6 +37,7 @@ int den_open(const struct den_options *opt, struct den **ret, struct den_err *er
 	d = mem_new(struct den);
 	d->fd = -1;
 	d->state = mem_take(&state);
+	d->own_keepers = opt && opt->own_keepers;
 	d->exe = mem_strdup(opt && opt->exe ? opt->exe : env && *env ? env : DEN_EXE_PATH);
 	*ret = d;
 	return 0;
@@ -63,13 +64,15 @@ const char *den_version(void)
 }
 
 /*
- * The keeper must not be our child: a program that embeds the library is not to be surprised by a
- * SIGCHLD or a zombie. So a first child, which borrows our memory, starts the second and leaves.
+ * A program that embeds the library is not to be surprised by a SIGCHLD or a zombie, so unless it asks
+ * for it the keeper is not its child: a first child, which borrows our memory, starts the second and
+ * leaves.
  */
 struct start {
 	const char *path;
 	char **argv, **env;
 	int fd, sys;
+	bool own;
 };
 
 static void second(struct start *s)
@@ -94,8 +97,11 @@ failed:
 static int first(void *arg)
 {
 	struct start *volatile s = arg;
-	pid_t pid = vfork();
+	pid_t pid;
 
+	if (s->own)
+		second(s);
+	pid = vfork();
 	if (pid == 0)
 		second(s);
 	if (pid < 0)
@@ -103,12 +109,12 @@ static int first(void *arg)
 	_exit(0);
 }
 
-int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, struct den_err *err)
+int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, pid_t *ret_pid, struct den_err *err)
 {
 	char *argv[] = { (char *)"den", (char *)"__keeper", d->state, id ? (char *)id->s : NULL, NULL };
 	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL, NULL };
 	static char test[] = "DEN_TEST=1";
-	struct start s = { d->exe, argv, env, -1, 0 };
+	struct start s = { d->exe, argv, env, -1, 0, d->own_keepers };
 	auto_free char *stack = NULL;
 	sigset_t all, old;
 	int sv[2];
@@ -123,7 +129,7 @@ int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, struct den
 	sigfillset(&all);
 	sigprocmask(SIG_BLOCK, &all, &old); /* no handler of ours may run on borrowed memory */
 	pid = clone(first, stack + (64 << 10), CLONE_VM | CLONE_VFORK | SIGCHLD, &s);
-	if (pid > 0)
+	if (pid > 0 && (!s.own || s.sys))
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
 	sigprocmask(SIG_SETMASK, &old, NULL);
@@ -134,5 +140,14 @@ int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, struct den
 			d->exe);
 	}
 	*ret_fd = sv[0];
+	*ret_pid = s.own ? pid : 0;
 	return 0;
+}
+
+void keeper_reap(pid_t *pid, bool wait)
+{
+	if (*pid > 0)
+		while (waitpid(*pid, NULL, wait ? 0 : WNOHANG) < 0 && errno == EINTR)
+			;
+	*pid = 0;
 }

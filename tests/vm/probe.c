@@ -62,8 +62,13 @@ static void __attribute__((noreturn, format(printf, 2, 3))) answer(bool ok, cons
 	fflush(stdout);
 	_exit(ok ? 0 : 1);
 }
-#define TRY(call) ({ errno = 0; long r_ = (long)(call); \
-		if (r_ < 0) answer(false, "%s", #call); r_; })
+#define TRY(call) ({						\
+	errno = 0;						\
+	long r_ = (long)(call);					\
+	if (r_ < 0)						\
+		answer(false, "%s", #call);			\
+	r_;							\
+})
 
 static void put(const char *path, const char *text)
 {

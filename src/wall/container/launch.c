@@ -57,6 +57,7 @@ static void launch_close(struct launch *l)
 		fd_close(&l->mount_fd[i]);
 	fd_close(&l->init_fd);
 	fd_close(&l->memuse_fd);
+	fd_close(&l->owners_fd);
 }
 
 /* ---- as root: the keeper opens what the box's ids may not reach ---- */
@@ -224,6 +225,8 @@ int container_launch(const struct plan *p, struct cgroup *cg, struct wall_box *r
 	l->go_fd = go[0];
 	l->err_fd = status[1];
 	snprintf(l->upper_path, sizeof(l->upper_path), "/proc/self/fd/%d/up", p->boxfd);
+	if (p->owners && p->ids == IDS_SHIFTED)
+		l->owners_fd = open(p->owners, O_RDONLY | O_CLOEXEC);
 	ok = ok && open_init(l, err) == 0 && (!l->root || open_as_root(l, err) == 0);
 	if (ok && cg)
 		ok = cgroup_join_fds(cg, cgroup_into_fd(cg) >= 0, l->cg_fds, &l->n_cg_fds, err) == 0;

@@ -25,6 +25,7 @@ struct launch {
 	int mount_is_file[SPEC_MAX_MOUNTS];
 	int init_fd;			 /* den-init on a read-only mount, O_PATH */
 	int memuse_fd;			 /* -1: no memory limit */
+	int owners_fd;			 /* plan->owners, or -1 */
 	int meminfo_fd;			 /* made in the child */
 	int device_fd[DEVICES], proc_fd; /* made in the child */
 	int proc_file_fd[2];		 /* boot_id, meminfo: likewise */

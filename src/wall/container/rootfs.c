@@ -353,9 +353,50 @@ int stage_shares(struct launch *l, struct den_err *err)
 	return 0;
 }
 
+/* Ownership that the template's builder, an ordinary user, could not give: "UID GID MODE|- PATH". */
+static int apply_owner(char *line, struct den_err *err)
+{
+	unsigned uid, gid, mode = 0;
+	char mode_text[8];
+	int at = 0;
+
+	if (sscanf(line, "%u %u %7s %n", &uid, &gid, mode_text, &at) != 3 || !at || !line[at])
+		return den_fail(err, DEN_INTERNAL, 0, "owners: '%.80s'", line);
+	if (lchown(line + at, uid, gid) < 0 && errno != ENOENT)
+		return den_fail_sys(err, errno, "own '%.80s'", line + at);
+	if (mode_text[0] != '-' && sscanf(mode_text, "%o", &mode) == 1 && chmod(line + at, mode) < 0 &&
+		errno != ENOENT)
+		return den_fail_sys(err, errno, "mode of '%.80s'", line + at);
+	return 0;
+}
+
+static int apply_owners(int fd, struct den_err *err)
+{
+	char buf[8192];
+	size_t len = 0;
+	ssize_t n;
+
+	while ((n = read(fd, buf + len, sizeof(buf) - 1 - len)) > 0) {
+		char *p = buf, *end;
+
+		len += (size_t)n;
+		buf[len] = '\0';
+		while ((end = strchr(p, '\n'))) {
+			*end = '\0';
+			if (*p && apply_owner(p, err) < 0)
+				return -1;
+			p = end + 1;
+		}
+		len -= (size_t)(p - buf);
+		memmove(buf, p, len);
+	}
+	return 0;
+}
+
 int stage_etc(struct launch *l, struct den_err *err)
 {
 	char text[512];
+	bool first = access("/etc/machine-id", F_OK) < 0;
 
 	if (make_dir("/etc", 0755, err) < 0)
 		return -1;
@@ -365,6 +406,8 @@ int stage_etc(struct launch *l, struct den_err *err)
 	snprintf(text, sizeof(text),
 		"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", l->hostname);
 	if (put_text("/etc/hosts", text, err) < 0 || put_text("/etc/resolv.conf", l->resolv, err) < 0)
+		return -1;
+	if (first && l->owners_fd >= 0 && apply_owners(l->owners_fd, err) < 0)
 		return -1;
 	snprintf(text, sizeof(text), "%s\n", l->plan->machine_id);
 	return put_text("/etc/machine-id", text, err);
