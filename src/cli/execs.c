@@ -30,6 +30,7 @@ int exec_find(struct den_box *box, const char *ref, struct exec_brief *ret, stru
 			found->result.err_bytes };
 	den_ps_free(ps);
 	if (!found)
-		return den_fail(err, DEN_NOT_FOUND, 0, "no exec '%.60s' in the box", ref);
+		return den_fail(err, DEN_NOT_FOUND, 0,
+			"no exec '%.60s' in this box; 'den ps' lists them", ref);
 	return 0;
 }

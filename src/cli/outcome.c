@@ -87,15 +87,10 @@ void outcome_note(const struct args *a, struct den_box *box, const struct den_ex
 
 int stream_status(struct stream *s, const struct args *a)
 {
-	const char *hint = NULL;
-
 	if (s->detached)
 		return 0;
 	if (s->lost) {
-		if (s->err.code == DEN_CONFLICT && !s->started)
-			hint = "is it stopped or paused? 'den ls' tells; 'den start' or 'den "
-			       "resume' helps";
-		(void)cli_fail(a, &s->err, hint);
+		(void)cli_fail(a, &s->err, NULL);
 		return s->started ? EXIT_OWN : failure_status(&s->err);
 	}
 	if (s->leave)

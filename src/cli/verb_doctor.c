@@ -7,12 +7,20 @@
 #include "table.h"
 #include "verbs.h"
 
+/* One wall is enough; of everything else nothing may be missing. */
 static bool can_run(const struct den_finding *f, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(f[i].level, "missing"))
+	size_t walls = 0, missing = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		bool wall = !strncmp(f[i].topic, "wall ", 5), gone = !strcmp(f[i].level, "missing");
+
+		walls += wall;
+		missing += wall && gone;
+		if (gone && !wall)
 			return false;
-	return true;
+	}
+	return !walls || missing < walls;
 }
 
 static void findings_json(struct json *j, const struct den_finding *f, size_t n)
@@ -92,7 +100,7 @@ const struct verb verb_doctor = {
 	.summary = "tell what this machine can do for den, and what it lacks",
 	.help = "ok       is there\n"
 		"limited  works, at a cost that the text tells\n"
-		"missing  has to be mended first; the text tells how\n"
+		"missing  is not there; boxes need one wall, and all of the rest\n"
 		"\n"
 		"Leaves with 0 when boxes can run, with 8 when not.\n"
 		"\n"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "mem.h"
 #include "parse.h"
 #include "show.h"
 #include "table.h"
@@ -15,6 +16,19 @@ static void line(struct buf *out, const char *key, const char *value)
 	buf_addf(out, "%-13s", key);
 	text_printable(out, value, strlen(value));
 	buf_addstr(out, "\n");
+}
+
+/* Text of several lines. */
+static void lines(struct buf *out, const char *key, const char *text)
+{
+	while (text && *text) {
+		size_t n = strcspn(text, "\n");
+		auto_free char *one = mem_strndup(text, n);
+
+		line(out, key, one);
+		key = "";
+		text += n + (text[n] == '\n');
+	}
 }
 
 static void linef(struct buf *out, const char *key, const char *fmt, ...)
@@ -84,7 +98,7 @@ static void box_text(struct buf *out, const struct den_box_info *i)
 	line(out, "hostname", i->hostname);
 	line(out, "user", i->user);
 	line(out, "workdir", i->workdir);
-	line(out, "made of", i->detail);
+	lines(out, "made of", i->detail);
 	limits_text(out, i);
 	for (size_t m = 0; m < i->n_mounts; m++) {
 		auto_buf b = { 0 };

@@ -209,8 +209,7 @@ static int logs(const struct args *a)
 	}
 	free(l.log);
 	if (r < 0)
-		return cli_fail(a, &err,
-			err.code == DEN_NOT_FOUND ? "'den ps BOX' shows what there is" : NULL);
+		return cli_fail(a, &err, NULL);
 	return l.status;
 }
 

@@ -135,19 +135,21 @@ static int on_cloned(pid_t pid, void *user, struct den_err *err)
 }
 
 static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, char **init_path,
-	struct den_err *err)
+	struct buf *box_path, struct den_err *err)
 {
 	uint32_t base = STORE_ID_BASE + (uint32_t)k->row.slot * 65536U;
 
 	if (store_init_path(k->store, den_init_blob, (size_t)(den_init_blob_end - den_init_blob), den_init_hash,
 		    init_path, err) < 0)
 		return -1;
+	buf_addf(box_path, "%s/" PLACE_BOXES "/%s", k->store->path, k->id.s);
 	for (size_t i = 0; i < k->tmpl.n_trees; i++)
 		trees[i] = (struct plan_tree){ k->tmpl.trees[i].at,
 			(const char *const *)k->tmpl.trees[i].lowers };
 	*p = (struct plan){
 		.id = &k->id, .tag = k->store->tag, .spec = &k->row.info.spec, .trees = trees,
-		.n_trees = k->tmpl.n_trees, .boxfd = k->boxfd, .init_path = *init_path, .listen_fd = -1,
+		.n_trees = k->tmpl.n_trees, .boxfd = k->boxfd, .box_path = buf_str(box_path),
+		.init_path = *init_path, .listen_fd = -1,
 		.ids = wall_ids(NULL), .id_base = base, .owners = k->tmpl.owners_path,
 		.host_net = !strcmp(k->row.info.spec.net, "host-test"), .cloned = on_cloned, .user = k,
 	};
@@ -252,6 +254,7 @@ int box_up(struct keeper *k, struct den_err *err)
 {
 	auto_free struct plan_tree *trees = NULL;
 	auto_free char *init_path = NULL;
+	auto_buf box_path = { 0 };
 	struct plan p;
 	int r;
 
@@ -260,7 +263,7 @@ int box_up(struct keeper *k, struct den_err *err)
 	if (open_template(k, err) < 0 || new_boot_id(k, err) < 0)
 		return -1;
 	trees = mem_alloc(sizeof(*trees) * (k->tmpl.n_trees + 1));
-	if (make_plan(k, &p, trees, &init_path, err) < 0)
+	if (make_plan(k, &p, trees, &init_path, &box_path, err) < 0)
 		return -1;
 	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &p.listen_fd, err) < 0)
 		return -1;

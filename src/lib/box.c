@@ -124,10 +124,12 @@ static int connect_once(struct den_box *box, struct den_err *err)
 
 int box_connect(struct den_box *box, struct den_err *err)
 {
+	struct den_err unheard;
 	for (int i = 0; i < CONNECT_TRIES; i++) {
 		if (connect_once(box, err) == 0) {
 			auto_buf b = { 0 };
 
+	err = err ? err : &unheard;
 			if (!box->owner)
 				return 0;
 			wire_put_u64(&b, F_FLAGS, 1);
@@ -221,10 +223,12 @@ static bool done_before(uint8_t type, const struct den_err *err)
 int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,
 	struct den_err *err)
 {
+	struct den_err unheard;
 	for (int i = 0;; i++) {
 		struct reply r = { .more = more };
 		int res;
 
+	err = err ? err : &unheard;
 		if (box->reply)
 			return den_fail(err, DEN_CONFLICT, 0, "called from inside a callback");
 		res = ask_once(box, type, req, &r, err);
@@ -307,9 +311,11 @@ int den_box_create(struct den *d, const struct den_box_spec *spec, struct den_bo
 
 int den_box_open(struct den *d, const char *ref, struct den_box **ret, struct den_err *err)
 {
+	struct den_err unheard;
 	struct den_box *box;
 	struct box_id id;
 
+	err = err ? err : &unheard;
 	if (den_need_state(d, false, err) < 0) {
 		if (err->code == DEN_NOT_FOUND)
 			den_fail(err, DEN_NOT_FOUND, 0, "no box '%.80s'; there are none yet ('den create')", ref);

@@ -340,6 +340,9 @@ int den_kill(struct den_box *box, const char *ref, int sig, enum den_scope scope
 
 int den_exec_wait(struct den_exec *e, struct den_exec_result *ret, struct den_err *err)
 {
+	struct den_err unheard;
+
+	err = err ? err : &unheard;
 	while (!e->ended) {
 		if (!e->box)
 			return den_fail(err, DEN_CONFLICT, 0, "the box handle was closed");

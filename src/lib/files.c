@@ -135,11 +135,13 @@ static int verdict(struct job *j, struct den_err *err)
 static int run(struct den_box *box, char **argv, const struct den_file_opt *opt, struct job *j,
 	struct den_err *err)
 {
+	struct den_err unheard;
 	struct exec_spec s = { .argv = argv, .flags = EXEC_BUILTIN | EXEC_FORGET | EXEC_KILL_ON_CLOSE,
 		.user = opt ? (char *)opt->user : NULL, .credit = WIRE_WINDOW, .keep = WIRE_WINDOW };
 	struct den_exec *x;
 	int r;
 
+	err = err ? err : &unheard;
 	if (opt && opt->size != sizeof(*opt))
 		return den_fail(err, DEN_INVALID, 0, "den_file_opt.size is not set");
 	if (j->source || (j->entry && !strcmp(argv[0], "watch")))

@@ -106,8 +106,10 @@ static int clerk_ask(struct den *d, uint8_t type, uint8_t more, struct buf *out,
 
 int den_list(struct den *d, struct den_box_info **ret, size_t *n, struct den_err *err)
 {
+	struct den_err unheard;
 	auto_buf out = { 0 };
 
+	err = err ? err : &unheard;
 	if (den_need_state(d, false, err) < 0) {
 		if (err->code != DEN_NOT_FOUND)
 			return -1;

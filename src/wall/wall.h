@@ -35,6 +35,7 @@ struct plan {
 	const struct plan_tree *trees;
 	size_t n_trees;
 	int boxfd;		     /* boxes/ID */
+	const char *box_path;	     /* the same */
 	const char *init_path;	     /* the den-init file on the host */
 	int listen_fd;		     /* init's socket */
 	enum plan_ids ids;

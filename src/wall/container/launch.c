@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,16 @@
 #include "fd.h"
 #include "idmap.h"
 #include "mem.h"
+
+static bool kernel_at_least(int major, int minor)
+{
+	struct utsname u;
+	int a = 0, b = 0;
+
+	uname(&u);
+	sscanf(u.release, "%d.%d", &a, &b);
+	return a > major || (a == major && b >= minor);
+}
 
 static void launch_init(struct launch *l, const struct plan *p)
 {
@@ -33,6 +44,7 @@ static void launch_init(struct launch *l, const struct plan *p)
 	l->n_cg_fds = 0;
 	l->n_lowers = 0;
 	l->volatile_upper = p->spec->flags & BOX_EPHEMERAL;
+	l->time_ns = kernel_at_least(6, 3);
 	if (p->spec->cpu_milli)
 		l->cpus = (unsigned)((p->spec->cpu_milli + 999) / 1000);
 	snprintf(l->hostname, sizeof(l->hostname), "%s",
@@ -224,7 +236,7 @@ int container_launch(const struct plan *p, struct cgroup *cg, struct wall_box *r
 		den_fail_sys(err, errno, "pipe");
 	l->go_fd = go[0];
 	l->err_fd = status[1];
-	snprintf(l->upper_path, sizeof(l->upper_path), "/proc/self/fd/%d/up", p->boxfd);
+	snprintf(l->upper_path, sizeof(l->upper_path), "%s/up", p->box_path);
 	if (p->owners && p->ids == IDS_SHIFTED)
 		l->owners_fd = open(p->owners, O_RDONLY | O_CLOEXEC);
 	ok = ok && open_init(l, err) == 0 && (!l->root || open_as_root(l, err) == 0);

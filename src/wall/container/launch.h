@@ -30,6 +30,7 @@ struct launch {
 	int device_fd[DEVICES], proc_fd; /* made in the child */
 	int proc_file_fd[2];		 /* boot_id, meminfo: likewise */
 	bool volatile_upper;		 /* a throwaway box: its changes need not reach the disk */
+	bool time_ns;			 /* the kernel enters a time namespace at exec */
 	unsigned cpus;			 /* processors to show; 0: all */
 	char lower_path[1024];		 /* for messages */
 	char hostname[65];

@@ -97,17 +97,20 @@ static int stage_loopback(struct launch *l, struct den_err *err)
 	return 0;
 }
 
-/* Uptime and the monotonic clock of the box begin with it. It enters the namespace at exec. */
+/* Uptime and the monotonic clock of the box begin with it. It enters the namespace at exec, which
+ * kernels before 6.3 do not do: there the box sees the host's clocks. */
 static int stage_time(struct launch *l, struct den_err *err)
 {
 	struct timespec mono, boot;
 	char text[96];
 
-	(void)l, (void)err;
+	(void)err;
+	if (!l->time_ns)
+		return 0;
 	clock_gettime(CLOCK_MONOTONIC, &mono);
 	clock_gettime(CLOCK_BOOTTIME, &boot);
 	if (unshare(CLONE_NEWTIME) < 0)
-		return 0; /* an old kernel: the box sees the host's uptime */
+		return 0;
 	snprintf(text, sizeof(text), "monotonic -%lld 0\nboottime -%lld 0\n", (long long)mono.tv_sec,
 		(long long)boot.tv_sec);
 	(void)file_write_at(AT_FDCWD, "/proc/self/timens_offsets", text, NULL);
@@ -184,6 +187,9 @@ static int stage_landlock(struct launch *l, struct den_err *err)
 		uint64_t fs, net, scoped;
 	} attr = { 0 };
 	struct landlock_path_beneath_attr below = { 0 };
+	struct landlock_path_beneath_attr init = {
+		.allowed_access = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE,
+		.parent_fd = l->init_fd }; /* the one file from outside that is still to be executed */
 	auto_fd ruleset = -1, rootfd = -1;
 	long abi;
 
@@ -200,6 +206,7 @@ static int stage_landlock(struct launch *l, struct den_err *err)
 	below.parent_fd = rootfd;
 	if (ruleset < 0 || rootfd < 0 ||
 		syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &below, 0) < 0 ||
+		syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &init, 0) < 0 ||
 		syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
 		return den_fail_sys(err, errno, "landlock");
 	return 0;
