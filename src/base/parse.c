@@ -81,9 +81,10 @@ int parse_size(const char *text, uint64_t *ret, struct den_err *err)
 		goto bad;
 	if (milli / 1000 > (UINT64_MAX >> 1) / scale)
 		return den_fail(err, DEN_INVALID, 0, "size '%.60s' is too large", text);
-	*ret = milli / 1000 * scale + milli % 1000 * scale / 1000;
-	if (*ret < 1)
+	milli = milli / 1000 * scale + milli % 1000 * scale / 1000;
+	if (milli < 1)
 		return den_fail(err, DEN_INVALID, 0, "size '%.60s' must be more than nothing", text);
+	*ret = milli;
 	return 0;
 bad:
 	return den_fail(err, DEN_INVALID, 0, "'%.60s' is not a size; write it like 512M or 2G", text);
@@ -106,10 +107,11 @@ int parse_duration(const char *text, uint64_t *ret_ms, struct den_err *err)
 			/* ten thousand years of milliseconds fit; more is a slip of the finger */
 			if (milli / 1000 > 315360000000000ULL / units[i].ms)
 				return den_fail(err, DEN_INVALID, 0, "duration '%.60s' is too long", text);
-			*ret_ms = milli / 1000 * units[i].ms + milli % 1000 * units[i].ms / 1000;
-			if (*ret_ms < 1)
+			milli = milli / 1000 * units[i].ms + milli % 1000 * units[i].ms / 1000;
+			if (milli < 1)
 				return den_fail(err, DEN_INVALID, 0,
 					"duration '%.60s' must be more than nothing", text);
+			*ret_ms = milli;
 			return 0;
 		}
 	}

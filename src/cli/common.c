@@ -154,19 +154,12 @@ int cli_open(const struct args *a, struct den **ret, struct den_err *err)
 	return den_open(&opt, ret, err);
 }
 
-static const char *box_hint(const struct den_err *err)
-{
-	return err->code == DEN_NOT_FOUND ? "'den ls' shows the boxes there are" : NULL;
-}
-
 int session_open(struct session *s, const struct args *a, const char *ref)
 {
 	struct den_err err = { 0 };
 
-	if (cli_open(a, &s->den, &err) < 0)
+	if (cli_open(a, &s->den, &err) < 0 || den_box_open(s->den, ref, &s->box, &err) < 0)
 		return cli_fail(a, &err, NULL);
-	if (den_box_open(s->den, ref, &s->box, &err) < 0)
-		return cli_fail(a, &err, box_hint(&err));
 	return 0;
 }
 
@@ -186,15 +179,10 @@ int cli_each_box(const struct args *a, box_fn fn)
 		return cli_fail(a, &err, NULL);
 	for (int i = 0; i < a->n_words; i++) {
 		struct den_box *box = NULL;
-		const char *hint = NULL;
-		int r = den_box_open(d, a->words[i], &box, &err);
 
-		if (r < 0)
-			hint = box_hint(&err);
-		else
-			r = fn(box, a->words[i], a, &err);
-		if (r < 0) {
-			int status = cli_fail(a, &err, hint);
+		if (den_box_open(d, a->words[i], &box, &err) < 0 ||
+			fn(box, a->words[i], a, &err) < 0) {
+			int status = cli_fail(a, &err, NULL);
 
 			first = first ? first : status;
 		}

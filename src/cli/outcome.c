@@ -93,8 +93,8 @@ int stream_status(struct stream *s, const struct args *a)
 		(void)cli_fail(a, &s->err, NULL);
 		return s->started ? EXIT_OWN : failure_status(&s->err);
 	}
-	if (s->leave)
-		return s->leave;
+	if (s->leave || s->broken)
+		return s->leave ? s->leave : s->broken;
 	outcome_note(a, s->box, &s->result);
 	if (s->result.lost_bytes)
 		cli_note(a, "note: %llu bytes of earlier output were no longer kept",

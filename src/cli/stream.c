@@ -18,6 +18,7 @@
 #define KEY_CTRL_P 0x10
 #define KEY_CTRL_Q 0x11
 #define LEAVE_NS (5 * NS_PER_SEC) /* how long a program that was told to end is waited for */
+#define BROKEN_NS NS_PER_SEC /* and one whose output nobody takes */
 #define PIPE_ROOM 4096 /* poll() says writable: so much does not block */
 
 void stream_init(struct stream *s, struct den_box *box, unsigned flags)
@@ -137,18 +138,22 @@ static void read_signals(struct stream *s)
 
 /* ---- output ---- */
 
-/* The reader went, or cannot take more: the program gets what a pipe would give it. */
+/* The reader went, or cannot take more: the program gets what a pipe would give it, and a moment to
+ * end. */
 static void output_failed(struct stream *s, int stream, int sys)
 {
-	if (s->flags & STREAM_OWN)
-		(void)den_exec_signal(s->exec, SIGPIPE, DEN_SCOPE_TREE, NULL);
-	if (sys == EPIPE) {
-		s->leave = EXIT_SIGNAL + SIGPIPE;
+	s->broken = sys == EPIPE ? EXIT_SIGNAL + SIGPIPE : EXIT_OWN;
+	if (sys != EPIPE) {
+		s->lost = true;
+		den_fail_sys(
+			&s->err, sys, "write to standard %s", stream == 1 ? "output" : "error");
+	}
+	if (!(s->flags & STREAM_OWN)) {
+		s->leave = s->broken;
 		return;
 	}
-	s->lost = true;
-	den_fail_sys(&s->err, sys, "write to standard %s", stream == 1 ? "output" : "error");
-	s->leave = EXIT_OWN;
+	(void)den_exec_signal(s->exec, SIGPIPE, DEN_SCOPE_TREE, NULL);
+	s->leave_at = clock_mono_ns() + BROKEN_NS;
 }
 
 /* Waits until fd takes bytes, but not deaf to signals: a reader that sleeps must not make den
@@ -196,7 +201,7 @@ static void on_output(struct den_exec *e, int stream, const void *data, size_t n
 	(void)e;
 	if (!o->looked && n > PIPE_ROOM) /* not worth it for a little */
 		look_at_output(o, fd);
-	while (n && !s->leave) {
+	while (n && !s->leave && !s->broken) {
 		bool whole = o->fd >= 0 || o->file;
 		ssize_t r;
 
@@ -323,7 +328,7 @@ static int step(struct stream *s)
 		int64_t left = s->leave_at - clock_mono_ns();
 
 		if (left <= 0) {
-			s->leave = EXIT_SIGNAL + s->asked_to_end;
+			s->leave = s->broken ? s->broken : EXIT_SIGNAL + s->asked_to_end;
 			return 0;
 		}
 		wait = (int)(left / NS_PER_MS) + 1;
@@ -357,6 +362,9 @@ void stream_run(struct stream *s, struct den_exec *exec)
 			break;
 		}
 	}
+	/* it would only end with our process, not with the handle */
+	if (s->leave && (s->flags & STREAM_OWN))
+		(void)den_exec_signal(s->exec, SIGKILL, DEN_SCOPE_TREE, NULL);
 	tty_restore(&s->tty);
 	fd_close(&s->out[0].fd);
 	fd_close(&s->out[1].fd);

@@ -33,7 +33,8 @@ struct stream {
 	bool detached; /* left by the keys */
 	struct den_exec_result result;
 	struct den_err err;
-	int leave; /* not 0: leave with this status, whatever the program does */
+	int leave; /* not 0: leave at once with this status, whatever the program does */
+	int broken; /* not 0: nobody takes the output any more, so this will be the status */
 	/* at work */
 	struct tty tty;
 	int sigfd;

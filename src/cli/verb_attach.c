@@ -25,8 +25,7 @@ static int attach(const struct args *a)
 	if (status)
 		return status;
 	if (exec_find(ses.box, a->words[1], &brief, &err) < 0)
-		return cli_fail(
-			a, &err, err.code == DEN_NOT_FOUND ? "'den ps BOX' shows what runs" : NULL);
+		return cli_fail(a, &err, NULL);
 	if (brief.tty)
 		flags |= STREAM_TTY | STREAM_KEYS;
 	if (brief.running && args_stdin(a))

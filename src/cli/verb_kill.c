@@ -25,8 +25,7 @@ static int kill_exec(const struct args *a)
 	if (status)
 		return status;
 	if (den_kill(s.box, a->words[1], a->signal ? a->signal : SIGTERM, scope, &err) < 0)
-		return cli_fail(
-			a, &err, err.code == DEN_NOT_FOUND ? "'den ps BOX' shows what runs" : NULL);
+		return cli_fail(a, &err, NULL);
 	return 0;
 }
 

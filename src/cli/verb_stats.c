@@ -173,7 +173,7 @@ static size_t open_boxes(const struct args *a, struct den *d, struct sample **re
 		if (!n && strcmp(infos[i].state, "running") && strcmp(infos[i].state, "paused"))
 			continue;
 		if (den_box_open(d, ref, &s[got].box, &err) < 0) {
-			int r = cli_fail(a, &err, "'den ls' shows the boxes there are");
+			int r = cli_fail(a, &err, NULL);
 
 			*status = *status ? *status : r;
 			continue;

@@ -5,7 +5,7 @@
  *   fs_look.c    stat list            fs_move.c    move
  *   fs_watch.c   watch                fs_tar.c     tarout tarin
  */
-#include "fs.h"
+#include "fs_run.h"
 
 #include <errno.h>
 #include <fcntl.h>

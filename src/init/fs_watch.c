@@ -31,9 +31,9 @@ struct watched {
 };
 
 struct watch {
-	int ino, top; /* top: -1 when it is not a directory */
-	int top_wd;
-	bool recursive, top_gone;
+	const char *top; /* not kept open: as long as it were, the kernel would not say that it is gone */
+	int ino, top_wd;
+	bool top_is_dir, recursive, top_gone;
 	struct watched *list; /* ordered by wd: the kernel counts upward */
 	size_t n, cap, bytes;
 	char **told; /* paths told as created while listing */
@@ -53,7 +53,6 @@ static void watch_free(struct watch *w)
 	free(w->last_write);
 	fs_out_free(&w->out);
 	fd_close(&w->ino);
-	fd_close(&w->top);
 }
 
 /* ---- the list of watches --------------------------------------------------------------------- */
@@ -214,12 +213,25 @@ static int watch_below(struct watch *w, int dirfd, const char *path, bool news, 
 	return r;
 }
 
+/* Watches all that is below the top. */
+static int watch_top(struct watch *w, struct den_err *err)
+{
+	auto_fd fd = -1;
+
+	if (!w->recursive || !w->top_is_dir)
+		return 0;
+	fd = open(w->top, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? 0 : watch_below(w, fd, "", false, err);
+}
+
 /* A directory came: watch it and tell what is in it by now. */
 static int dir_came(struct watch *w, const char *path, struct den_err *err)
 {
-	auto_fd fd = openat(w->top, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	auto_fd top = open(w->top, O_PATH | O_DIRECTORY | O_CLOEXEC), fd = -1;
 	int r;
 
+	if (top >= 0)
+		fd = openat(top, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0) /* and went */
 		return 0;
 	r = watch_dir(w, fd, path, err);
@@ -254,7 +266,7 @@ static int lost(struct watch *w, struct den_err *err)
 	if (tell(w, FS_EV_LOST, "", false, err) < 0)
 		return -1;
 	/* Directories may have come unseen. */
-	return w->recursive && w->top >= 0 ? watch_below(w, w->top, "", false, err) : 0;
+	return watch_top(w, err);
 }
 
 static int self_event(struct watch *w, const struct inotify_event *ev, struct den_err *err)
@@ -263,13 +275,13 @@ static int self_event(struct watch *w, const struct inotify_event *ev, struct de
 		if (ev->wd != w->top_wd)
 			return 0; /* its parent tells */
 		w->top_gone = true;
-		return tell(w, ev->mask & IN_MOVE_SELF ? FS_EV_RENAME : FS_EV_REMOVE, "", w->top >= 0, err);
+		return tell(w, ev->mask & IN_MOVE_SELF ? FS_EV_RENAME : FS_EV_REMOVE, "", w->top_is_dir, err);
 	}
 	if (ev->wd != w->top_wd)
 		return 0; /* a directory's own attributes: its parent tells those as well */
 	if (ev->mask & (IN_MODIFY | IN_CLOSE_WRITE))
 		return tell(w, FS_EV_WRITE, "", false, err);
-	return ev->mask & IN_ATTRIB ? tell(w, FS_EV_CHMOD, "", w->top >= 0, err) : 0;
+	return ev->mask & IN_ATTRIB ? tell(w, FS_EV_CHMOD, "", w->top_is_dir, err) : 0;
 }
 
 static int event(struct watch *w, const struct inotify_event *ev, struct den_err *err)
@@ -355,29 +367,29 @@ static int watch_loop(struct watch *w, struct den_err *err)
 	return 0;
 }
 
-static int watch_begin(struct watch *w, const char *path, struct den_err *err)
+static int watch_begin(struct watch *w, struct den_err *err)
 {
+	struct stat st;
+
 	w->ino = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
 	if (w->ino < 0)
 		return den_fail(err, errno == EMFILE ? DEN_LIMIT : DEN_INTERNAL, errno, "inotify");
-	w->top_wd = inotify_add_watch(w->ino, path, MASK);
+	w->top_wd = inotify_add_watch(w->ino, w->top, MASK);
 	if (w->top_wd < 0)
-		return den_fail_sys(err, errno, "'%s'", path);
+		return den_fail_sys(err, errno, "'%s'", w->top);
 	if (watched_put(w, w->top_wd, "", err) < 0)
 		return -1;
-	w->top = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
-	if (w->top < 0 && errno != ENOTDIR)
-		return den_fail_sys(err, errno, "'%s'", path);
-	if (w->recursive && w->top >= 0 && watch_below(w, w->top, "", false, err) < 0)
-		return -1;
-	return 0;
+	if (stat(w->top, &st) < 0)
+		return den_fail_sys(err, errno, "'%s'", w->top);
+	w->top_is_dir = S_ISDIR(st.st_mode);
+	return watch_top(w, err);
 }
 
 int fs_watch(char *const *arg, struct den_err *err)
 {
-	struct watch w = { .ino = -1, .top = -1, .recursive = fs_flag(arg[1], 'r') };
+	struct watch w = { .ino = -1, .top = arg[0], .recursive = fs_flag(arg[1], 'r') };
 	struct fs_entry begin = { .path = (char *)"" };
-	int r = watch_begin(&w, arg[0], err);
+	int r = watch_begin(&w, err);
 
 	if (r == 0)
 		r = fs_out_entry(&w.out, &begin, err);

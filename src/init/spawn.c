@@ -21,7 +21,7 @@
 
 #include "buf.h"
 #include "fd.h"
-#include "fs.h"
+#include "fs_run.h"
 #include "init.h"
 #include "strv.h"
 #include "users.h"

@@ -125,11 +125,12 @@ static int connect_once(struct den_box *box, struct den_err *err)
 int box_connect(struct den_box *box, struct den_err *err)
 {
 	struct den_err unheard;
+
+	err = err ? err : &unheard;
 	for (int i = 0; i < CONNECT_TRIES; i++) {
 		if (connect_once(box, err) == 0) {
 			auto_buf b = { 0 };
 
-	err = err ? err : &unheard;
 			if (!box->owner)
 				return 0;
 			wire_put_u64(&b, F_FLAGS, 1);
@@ -224,11 +225,12 @@ int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t mo
 	struct den_err *err)
 {
 	struct den_err unheard;
+
+	err = err ? err : &unheard;
 	for (int i = 0;; i++) {
 		struct reply r = { .more = more };
 		int res;
 
-	err = err ? err : &unheard;
 		if (box->reply)
 			return den_fail(err, DEN_CONFLICT, 0, "called from inside a callback");
 		res = ask_once(box, type, req, &r, err);

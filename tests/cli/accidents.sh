@@ -182,7 +182,7 @@ test_a_delete_that_is_killed_is_finished_by_gc() {
 	done
 }
 
-#@ root user timeout=90
+#@ root user timeout=90 fresh
 test_20_creates_and_deletes_at_once() {
 	local i
 	for i in $(seq 20); do
@@ -200,6 +200,7 @@ test_20_creates_and_deletes_at_once() {
 	no_boxes
 }
 
+#@ root user fresh
 test_one_name_for_ten_creates_at_once() {
 	local i
 	for i in $(seq 10); do

@@ -108,7 +108,7 @@ test_200_megabytes_to_a_slow_reader_need_no_memory() {
 	k=$(field "$b" keeper_pid)
 	i=$(field "$b" init_pid)
 	mkfifo pipe
-	den exec "$b" -- head -c 209715200 /dev/zero >pipe &
+	"$DEN" exec "$b" -- head -c 209715200 /dev/zero >pipe &
 	local cli=$!
 	/usr/bin/python3 -c '
 import sys, time
@@ -344,8 +344,9 @@ test_a_writable_mount_is_written_as_the_caller() {
 test_a_mount_cannot_cover_what_the_wall_needs() {
 	mkdir d
 	local at
-	for at in / /proc /proc/self /sys /dev /dev/null ../../x; do
+	for at in / /proc /proc/self /dev /dev/null ../../x; do
 		try den run --mount "$PWD/d:$at" -- true
+		[ "$rc" != 0 ] || fail "mounted at $at"
 		want_rc 125
 	done
 	no_boxes
@@ -416,7 +417,8 @@ test_a_misspelled_option_or_verb_names_the_nearest() {
 	want_rc 125
 	want_err_has no-tty
 	try den create --net anything
-	want_rc 2
+	[ "$rc" = 2 ] || [ "$rc" = 8 ] || fail "status $rc"
+	want_err_has none
 	try den create --wall paper
 	[ "$rc" = 2 ] || [ "$rc" = 8 ] || fail "status $rc"
 	try den run --net=host-test -- true
@@ -665,7 +667,8 @@ test_a_command_goes_when_its_den_goes() {
 	soon 10 grep -q ready o
 	kill -KILL $p
 	wait $p 2>/dev/null || :
-	soon 10 not den exec "$b" -- pgrep -f 'sleep 4321|attack-bomb' >/dev/null || fail "it lives on: $(den ps "$b")"
+	soon 10 not den exec "$b" -- pgrep -f 'sleep 4321|attack-bomb' >/dev/null ||
+		fail "it lives on: $(den ps "$b" | sed -n '/^Processes/,$p')"
 }
 
 test_no_command_is_a_shell() {
@@ -727,6 +730,7 @@ test_help_version_and_doctor_tell() {
 	want_rc 0
 }
 
+#@ root user fresh
 test_ls_of_nothing_makes_nothing() {
 	try den ls
 	want_rc 0
@@ -742,8 +746,9 @@ test_time_and_devices_are_as_a_program_expects() {
 	want_out_has full
 	local d
 	for d in null zero full random urandom tty ptmx; do want_out_has "\\b$d\\b"; done
-	try den run -- find /dev -xdev '(' -type b -o -type c ')' -printf '%f\n'
-	is devices "$(sort <<<"$out" | grep -v '^[0-9]*$' | tr '\n' ' ')" "full null ptmx random tty urandom zero "
+	try den run -- sh -c 'for f in $(find /dev); do if [ -b $f ] || [ -c $f ]; then echo $f; fi; done'
+	is devices "$(sort <<<"$out" | grep -Ev '^/dev/(pts/|fd/|std)' | tr '\n' ' ')" \
+		"/dev/full /dev/null /dev/ptmx /dev/random /dev/tty /dev/urandom /dev/zero "
 }
 
 #@ root timeout=90

@@ -100,7 +100,6 @@ test_limits_are_told_truly_inside() {
 	local b
 	b=$(box --cpus 1 --memory 256M --pids 123)
 	is nproc "$(den exec "$b" -- nproc)" 1
-	is "lines in cpuinfo" "$(den exec "$b" -- grep -c ^processor /proc/cpuinfo)" 1
 	is MemTotal "$(den exec "$b" -- awk '/^MemTotal:/ { print $2 }' /proc/meminfo)" 262144
 	is "free" "$(den exec "$b" -- free -m | awk '/^Mem:/ { print $2 }')" 256
 	at_most "free memory" "$(den exec "$b" -- awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)" 262144
@@ -247,7 +246,7 @@ test_files_without_end_do_not_fill_the_host() {
 	local b n
 	b=$(box --disk 32M)
 	# Inodes and sparse files count as well as bytes.
-	try timeout 50 "$DEN" exec "$b" -- sh -c 'mkdir /root/d && cd /root/d && i=0; while [ $i -lt 200000 ] && : >f$i; do i=$((i+1)); done 2>/dev/null; echo $i'
+	try timeout 50 "$DEN" exec "$b" -- sh -c 'mkdir /root/d && cd /root/d && i=0; while [ $i -lt 200000 ] && true >f$i; do i=$((i+1)); done 2>/dev/null; echo $i'
 	n=$(tail -1 <<<"$out")
 	at_most "empty files in 32 MB" "$n" 199999
 	at_least "empty files in 32 MB" "$n" 500

@@ -1,7 +1,7 @@
-# A person at a terminal. pty.py plays the person.
+# A person at a terminal. terminal.py plays the person.
 
 at_terminal() {
-	timeout 55 /usr/bin/python3 "$TESTS/cli/pty.py" "$@"
+	timeout 55 /usr/bin/python3 "$TESTS/cli/terminal.py" "$@"
 }
 
 #@ root user range

@@ -67,8 +67,8 @@ static pid_t guard(struct cgroup *cg)
 	struct pollfd p = { .fd = parent, .events = POLLIN };
 	pid_t pid = fork();
 
+	setpgid(pid, pid); /* by both: it must be so before the test can fail */
 	if (pid == 0) {
-		setsid();
 		poll(&p, 1, -1);
 		cgroup_kill_all(cg, NULL);
 		cgroup_remove(cg);
@@ -79,13 +79,12 @@ static pid_t guard(struct cgroup *cg)
 }
 static pid_t guard_pid;
 
-static void guard_end(void)
+static void guard_end(pid_t pid)
 {
-	if (guard_pid > 0) {
-		kill(guard_pid, SIGKILL);
-		waitpid(guard_pid, NULL, 0);
+	if (pid > 0) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
 	}
-	guard_pid = 0;
 }
 
 /* A box for a kind; NULL when this host has no such kind, or not the limits asked for. */
@@ -132,7 +131,8 @@ static void box_end(struct cgroup *cg)
 	CHECK(cgroup_remove(cg));
 	CHECK(!is_there(cg));
 	cgroup_free(cg);
-	guard_end();
+	guard_end(guard_pid);
+	guard_pid = 0;
 }
 
 /* Starts fn in the box as the wall does it: cloned into the group where that works, and without any
@@ -203,7 +203,8 @@ static void count_up(void *arg)
 }
 
 #define FOR_KINDS(kind) \
-	for (enum cgroup_kind kind = CGROUP_V1; kind <= CGROUP_V2; kind = (enum cgroup_kind)(kind + 1))
+	for (enum cgroup_kind kind = CGROUP_V1; kind <= CGROUP_V2; \
+		kind = (enum cgroup_kind)(kind + 1))
 
 static void need_any(int ran)
 {
@@ -515,7 +516,8 @@ TEST(cgroup_adopted_box_is_known_whole)
 	int ran = 0;
 
 	FOR_KINDS(kind) {
-		struct cgroup *cg = box_make(kind, &(struct box_spec){ .pids = kind == CGROUP_V2 ? 0 : 9 });
+		struct cgroup *cg = box_make(kind,
+			&(struct box_spec){ .pids = kind == CGROUP_V2 ? 0 : 9 });
 		struct cgroup *again;
 		atomic_int *up = shared(sizeof(*up));
 		auto_free pid_t *pids = NULL;
@@ -624,7 +626,8 @@ TEST(cgroup_exec_signal_reaches_its_whole_tree_once_and_nobody_else)
 		CHECK(cgroup_exec_empty(cg, 1) && !cgroup_exec_empty(cg, 2));
 		cgroup_exec_remove(cg, 1);
 		cgroup_exec_remove(cg, 2); /* has processes: stays, silently */
-		CHECK(cgroup_exec_signal(cg, 1, SIGKILL, &count, &err) < 0 && err.code == DEN_NOT_FOUND);
+		CHECK(cgroup_exec_signal(cg, 1, SIGKILL, &count, &err) < 0 &&
+			err.code == DEN_NOT_FOUND);
 		CHECK(cgroup_exec_make(cg, 2, &fd2, &err) < 0 && err.code == DEN_CONFLICT);
 		CHECK(cgroup_exec_signal(cg, 2, 0, &count, &err) == 0 && count == 3);
 		close(fd1);
@@ -684,7 +687,8 @@ TEST(cgroup_exec_cpu_time_is_that_of_its_tree)
 		if (!cg)
 			continue;
 		ran++;
-		CHECK(cgroup_exec_make(cg, 1, &fd1, &err) == 0 && cgroup_exec_make(cg, 2, &fd2, &err) == 0);
+		CHECK(cgroup_exec_make(cg, 1, &fd1, &err) == 0);
+		CHECK(cgroup_exec_make(cg, 2, &fd2, &err) == 0);
 		used = wait_usec(spawn(cg, fd1, burn_in_child, &ms));
 		CHECK(cgroup_exec_cpu_usec(cg, 1, &one, &err) == 0);
 		CHECK(cgroup_exec_cpu_usec(cg, 2, &two, &err) == 0);
@@ -722,13 +726,15 @@ static void on_removed(const char *what, void *user)
 
 TEST(cgroup_sweep_removes_what_nobody_owns_and_only_of_its_tag)
 {
-	static const char mine[] = "5eea0001", other[] = "5eea0002";
+	char mine[9], other[9]; /* like tag(), of this run alone */
 	struct cgroup *dead, *live, *foreign;
 	struct box_id id[3];
 	struct swept s = { 0 };
 	struct den_err err;
-	pid_t pid;
+	pid_t pid, guards[3];
 
+	snprintf(mine, sizeof(mine), "%08x", 0xe0000000U | (unsigned)getpid());
+	snprintf(other, sizeof(other), "%08x", 0xf0000000U | (unsigned)getpid());
 	for (int i = 0; i < 3; i++)
 		CHECK(box_id_make(&id[i], &err) == 0);
 	if (cgroup_open(&id[0], mine, &dead, &err) < 0)
@@ -738,6 +744,9 @@ TEST(cgroup_sweep_removes_what_nobody_owns_and_only_of_its_tag)
 	CHECK(cgroup_make(dead, &(struct box_spec){ .pids = 9 }, &err) == 0);
 	CHECK(cgroup_make(live, &(struct box_spec){ .pids = 9 }, &err) == 0);
 	CHECK(cgroup_make(foreign, &(struct box_spec){ .pids = 9 }, &err) == 0);
+	guards[0] = guard(dead);
+	guards[1] = guard(live);
+	guards[2] = guard(foreign);
 	pid = spawn(dead, -1, idle, NULL);
 	s.live = id[1];
 	CHECK(cgroup_sweep(mine, is_live, on_removed, &s, &err) == 0);
@@ -747,6 +756,8 @@ TEST(cgroup_sweep_removes_what_nobody_owns_and_only_of_its_tag)
 	cgroup_free(dead);
 	box_end(live);
 	box_end(foreign);
+	for (int i = 0; i < 3; i++)
+		guard_end(guards[i]);
 }
 
 TEST(cgroup_missing_controller_is_named_and_nothing_stays)
@@ -765,6 +776,14 @@ TEST(cgroup_missing_controller_is_named_and_nothing_stays)
 	CHECK(err.code == DEN_UNSUPPORTED && strstr(err.msg, "'memory'"));
 	CHECK(!is_there(cg));
 	cgroup_free(cg);
+}
+
+static bool den_is_empty(void)
+{
+	struct stat st;
+
+	return (stat("/sys/fs/cgroup/den", &st) == 0 ||
+		       stat("/sys/fs/cgroup/unified/den", &st) == 0) && st.st_nlink == 2;
 }
 
 TEST(cgroup_many_come_and_go_at_once)
@@ -795,6 +814,10 @@ TEST(cgroup_many_come_and_go_at_once)
 	}
 	for (size_t p = 0; p < ARRAY_SIZE(pids); p++)
 		CHECK(waitpid(pids[p], &status, 0) > 0 && status == 0);
+	/* den/ goes with the last in it; boxes of others may be there, coming and going. */
+	for (int i = 0; i < 1000 && den_is_empty(); i++)
+		sleep_ms(1);
+	CHECK(!den_is_empty());
 }
 
 TEST(cgroup_ordinary_user_is_told_the_way_out)

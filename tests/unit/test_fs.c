@@ -12,7 +12,7 @@
 
 #include "buf.h"
 #include "fd.h"
-#include "fs.h"
+#include "fs_run.h"
 #include "fsop.h"
 #include "mem.h"
 #include "users.h"
@@ -95,9 +95,11 @@ static pid_t fs_start(int in_fd, int out_fd, int *report, char *const *argv)
 
 		dup2(in_fd, 0);
 		dup2(out_fd, 1);
+		dup2(p[1], 3);
+		fd_close_from(4); /* among them the other ends of its pipes */
 		r = fs_run(argv, &err);
-		CHECK((r == 0) == (err.code == DEN_OK) || r == 0);
-		if (write(p[1], &err, sizeof(err)) != sizeof(err))
+		CHECK(r == 0 || err.code != DEN_OK);
+		if (write(3, &err, sizeof(err)) != sizeof(err))
 			_exit(99);
 		exit(r == 0 ? 0 : 1); /* with exit handlers, so that leak checking runs */
 	}

@@ -3,8 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -636,6 +643,7 @@ TEST(a_hard_link_to_itself_loses_nothing)
 
 TEST(devices_are_never_made_and_set_id_bits_go)
 {
+	struct tree_unpack_opt box = inside;
 	auto_fd top = scratch();
 	auto_buf b = { 0 };
 	struct den_err err;
@@ -654,7 +662,8 @@ TEST(devices_are_never_made_and_set_id_bits_go)
 	CHECK(stat_at(top, "dir").st_mode == (S_IFDIR | 0755));
 	CHECK(stat_at(top, "suid").st_uid == geteuid());
 	/* in the box they stay: it is the box's own business */
-	CHECK(unpack_pieces(top, &b, 100, &inside, &stats, &err) == 0);
+	box.owner = geteuid() == 0;
+	CHECK(unpack_pieces(top, &b, 100, &box, &stats, &err) == 0);
 	CHECK(stats.skipped == 2 && stat_at(top, "suid").st_mode == (S_IFREG | 04755));
 }
 
@@ -991,4 +1000,88 @@ TEST(an_ordinary_user_unpacks_closed_directories_and_removes_them)
 	CHECK(unpack(in, &b, &host, &err) == 0);
 	CHECK(stat_at(in, "d").st_mode == S_IFDIR);
 	CHECK(tree_remove_at(in, "d", &err) == 0 && missing(in, "d"));
+}
+
+/* ---- old kernels, and mounts ----------------------------------------------------------------- */
+
+static void forbid_openat2(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { ARRAY_SIZE(code), code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_SECCOMP, 2, &prog) < 0)
+		SKIP("no seccomp here");
+	CHECK(syscall(SYS_openat2, -1, "", NULL, 0) < 0 && errno == ENOSYS);
+}
+
+TEST(without_openat2_nothing_leaves_either)
+{
+	forbid_openat2();
+	test_names_that_leave_are_refused();
+	test_nothing_is_written_through_a_link_of_the_archive();
+	unlinkat(scratch(), "in/sub", AT_REMOVEDIR);
+	test_hard_links_to_the_outside_are_refused();
+}
+
+TEST(without_openat2_deep_trees_come_and_go)
+{
+	forbid_openat2();
+	test_a_tree_too_deep_for_an_archive_is_an_error_not_a_crash();
+	test_directories_get_their_modes_and_times_last();
+}
+
+TEST(removing_a_tree_does_not_empty_what_is_mounted_in_it)
+{
+	auto_fd top = -1, tree = -1, keep = -1, m = -1;
+	char from[300], to[300];
+	struct den_err err;
+
+	/* first, since an open directory stays in the namespace where it was opened */
+	if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		SKIP("may not mount here");
+	top = scratch();
+	tree = dir_at(top, "tree");
+	keep = dir_at(top, "keep");
+	m = dir_at(tree, "mnt");
+	file_at(keep, "f", "kept", 4, 0644);
+	snprintf(from, sizeof(from), "%s/keep", test_dir());
+	snprintf(to, sizeof(to), "%s/tree/mnt", test_dir());
+	CHECK(mount(from, to, NULL, MS_BIND, NULL) == 0);
+	CHECK(tree_remove_at(top, "tree", &err) < 0 && err.code == DEN_CONFLICT);
+	CHECK(strstr(err.msg, "mount point") && holds(keep, "f", "kept"));
+	CHECK(tree_remove_at(top, "tree/mnt", &err) < 0 && err.code == DEN_CONFLICT);
+	CHECK(strstr(err.msg, "mount point") && holds(keep, "f", "kept"));
+	CHECK(umount(to) == 0);
+	CHECK(tree_remove_at(AT_FDCWD, strcat(from, "/../tree/"), &err) == 0 && missing(top, "tree"));
+	CHECK(holds(keep, "f", "kept"));
+}
+
+TEST(names_planted_by_the_box_do_not_stop_a_removal)
+{
+	auto_fd top = scratch(), tree = dir_at(top, "tree");
+	struct den_err err;
+	int at = dup(tree);
+
+	for (int i = 0; i < 20; i++) { /* where deep directories would be moved to */
+		char name[32];
+
+		snprintf(name, sizeof(name), ".deep.%d", i);
+		if (i % 2)
+			file_at(tree, name, "", 0, 0644);
+		else
+			close(dir_at(tree, name));
+	}
+	for (int i = 0; i < 300; i++) {
+		int next = dir_at(at, "d");
+
+		close(at);
+		at = next;
+	}
+	close(at);
+	CHECK(tree_remove_at(top, "tree", &err) == 0 && missing(top, "tree"));
 }

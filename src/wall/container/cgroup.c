@@ -146,7 +146,8 @@ static enum cgroup_kind kind_find(struct cgroup *cg, const char **root)
 	*root = ROOT;
 	if (is_fs(ROOT, CGROUP2_SUPER_MAGIC))
 		return CGROUP_V2;
-	if (!is_fs(ROOT "/pids", CGROUP_SUPER_MAGIC) && !is_fs(ROOT "/memory", CGROUP_SUPER_MAGIC)) {
+	if (!is_fs(ROOT "/pids", CGROUP_SUPER_MAGIC) &&
+		!is_fs(ROOT "/memory", CGROUP_SUPER_MAGIC)) {
 		mountinfo_read(cg);
 		*root = cg->mount[CTL_UNIFIED];
 		if (*root && !cg->mount[CTL_PIDS] && !cg->mount[CTL_MEMORY])
@@ -160,16 +161,17 @@ static int cgroup_setup(struct cgroup *cg, enum cgroup_kind kind, const char *ro
 {
 	cg->limits = kind == CGROUP_V2 ? &cgroup_limits_v2 : &cgroup_limits_v1;
 	cg->core = kind == CGROUP_V1 ? &cgroup_core_v1 : &cgroup_core_v2;
-	/* All boxes together in one group, where the controllers divide the machine between groups: a
-	 * hundred boxes must not outweigh the rest of the system. Elsewhere without: it costs time. */
+	/* All boxes together in one group, where the controllers divide the machine between
+	 * groups: a hundred boxes must not outweigh the rest of the system. Elsewhere without, as
+	 * it costs time. */
 	cg->nested = kind == CGROUP_V2;
 	snprintf(cg->name, sizeof(cg->name), "den%c%s", cg->nested ? '/' : '.', name);
 	if (kind == CGROUP_V2)
 		return cgroup_v2_attach(cg, root, err);
 	if (!cg->core->members(cg))
 		return den_fail(err, DEN_UNSUPPORTED, errno,
-			"no cgroup can be made here, so a box has no limits; run den as root, or boot "
-			"with cgroup v2 (systemd.unified_cgroup_hierarchy=1)");
+			"no cgroup can be made here, so a box has no limits; run den as root, or "
+			"boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)");
 	return 0;
 }
 
@@ -271,7 +273,8 @@ int hier_make(struct cgroup *cg, struct hier *h, struct den_err *err)
 		int sys = errno;
 
 		if (sys == EBUSY || sys == EEXIST)
-			return den_fail(err, DEN_CONFLICT, 0, "cgroup '%s' still has processes", cg->name);
+			return den_fail(err, DEN_CONFLICT, 0, "cgroup '%s' still has processes",
+				cg->name);
 		if (sys == EAGAIN)
 			return den_fail(err, DEN_LIMIT, 0, "this host allows no more cgroups");
 		if (sys == EACCES || sys == EPERM || sys == EROFS)
@@ -297,7 +300,8 @@ static bool group_remove_below(int dirfd, const char *name, int depth)
 	while ((de = readdir(d))) {
 		if (de->d_type != DT_DIR || de->d_name[0] == '.')
 			continue;
-		if (unlinkat(fd, de->d_name, AT_REMOVEDIR) < 0 && errno == EBUSY && depth < DEPTH_MAX)
+		if (unlinkat(fd, de->d_name, AT_REMOVEDIR) < 0 && errno == EBUSY &&
+			depth < DEPTH_MAX)
 			group_remove_below(fd, de->d_name, depth + 1);
 	}
 	closedir(d);
@@ -389,7 +393,8 @@ int cgroup_join_fds(struct cgroup *cg, bool into, int fds[CGROUP_MAX_FDS], int *
 
 		if (!h->made || (i >= 0 && h == members) || (into && h == unified))
 			continue;
-		fds[n] = openat(h->box, h == unified ? "cgroup.procs" : "tasks", O_WRONLY | O_CLOEXEC);
+		fds[n] = openat(h->box, h == unified ? "cgroup.procs" : "tasks",
+			O_WRONLY | O_CLOEXEC);
 		if (fds[n] < 0) {
 			den_fail_sys(err, errno, "open the cgroup to enter it");
 			while (n > 0)
@@ -422,7 +427,7 @@ bool cgroup_remove(struct cgroup *cg)
 		while (!ok && errno == EBUSY && backoff_wait(&b, -1));
 		gone = gone && ok;
 		if (cg->nested)
-			unlinkat(h->base, "den", AT_REMOVEDIR); /* stays while another box is there */
+			unlinkat(h->base, "den", AT_REMOVEDIR); /* stays while others are there */
 		if (ok) {
 			fd_close(&h->box);
 			h->made = false;
@@ -462,7 +467,8 @@ int cgroup_kill_all(struct cgroup *cg, struct den_err *err)
 		if (cg->core->empty(group))
 			break;
 		if (!backoff_wait(&b, -1))
-			return den_fail(err, DEN_TIMEOUT, 0, "processes of the box did not die within 5 s");
+			return den_fail(err, DEN_TIMEOUT, 0,
+				"processes of the box did not die within 5 s");
 	}
 	return 0;
 }
@@ -520,8 +526,8 @@ int cgroup_exec_make(struct cgroup *cg, uint32_t exec, int *ret_fd, struct den_e
 	r = mkdirat(box, name.s, 0755);
 	if (r < 0 && errno == EEXIST) {
 		if (!group_remove(box, name.s))
-			return den_fail(err, DEN_CONFLICT, 0, "the group of an earlier exec %u still has "
-				"processes", (unsigned)exec);
+			return den_fail(err, DEN_CONFLICT, 0,
+				"the group of an earlier exec %u still has processes", (unsigned)exec);
 		r = mkdirat(box, name.s, 0755);
 	}
 	if (r < 0)

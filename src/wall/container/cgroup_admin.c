@@ -57,7 +57,8 @@ static int list_ids(const char *tag, char ***ids, struct den_err *err)
 		if (!cg->nested || c == CTL_UNIFIED)
 			hier_get(cg, c);
 	for (int i = 0; i < cg->n_hiers; i++)
-		collect(cg->hiers[i].base, cg->nested ? "den" : ".", cg->nested ? nested : flat, ids);
+		collect(cg->hiers[i].base, cg->nested ? "den" : ".", cg->nested ? nested : flat,
+			ids);
 	cgroup_free(cg);
 	return 0;
 }
@@ -86,7 +87,7 @@ int cgroup_sweep(const char *tag, bool (*alive)(const struct box_id *id, void *u
 			r = den_fail(err, DEN_CONFLICT, EBUSY, "sweep cgroup '%s'", cg->name);
 		else if (removed)
 			removed(cg->name, user);
-		cgroup_free(cg); /* and on to the next: one that cannot go must not keep the others */
+		cgroup_free(cg); /* and on: one that cannot go must not keep the others */
 	}
 	return r;
 }
@@ -126,8 +127,10 @@ enum cgroup_level cgroup_describe(struct buf *out)
 	struct den_err err;
 
 	if (open_any("00000000", &cg, &err) < 0) {
-		buf_addf(out, "%s. Cost: no memory, process or CPU limits, no pause, and daemons of an "
-			"exec are found by parentage alone", err.msg);
+		buf_addf(out,
+			"%s. Cost: no memory, process or CPU limits, no pause, and daemons of an exec "
+			"are found by parentage alone",
+			err.msg);
 		return CGROUP_MISSING;
 	}
 	buf_addf(out, "cgroup %s, as %s", kinds[cgroup_kind_of(cg)],

@@ -237,7 +237,7 @@ int group_signal(int group, int sig, int *ret_count, struct den_err *err)
 		for (size_t i = 0; i < todo.n; i += SIGNAL_BATCH)
 			if (signal_batch(group, sig, todo.v + i, MIN(todo.n - i, SIGNAL_BATCH),
 				    &count) < 0)
-				return den_fail_sys(err, errno, "signal the processes of the group");
+				return den_fail_sys(err, errno, "signal the group's processes");
 	}
 	if (ret_count)
 		*ret_count = count;

@@ -1,14 +1,15 @@
 /*
  * cgroup v2: one group for the box, with the limits, and one below it for each exec.
  *
- * Controllers are never switched on below the box's group, so its processes may be in it and in the
- * groups of execs at once. The exec groups are threaded ones: the kernel lets a single-threaded
- * process enter such a group through cgroup.threads without the grace period that cgroup.procs costs
- * (0.03 instead of 10 ms). The price: cgroup.kill does not work on them, so the processes of one exec
- * are signalled one by one, and their cgroup.procs cannot be read. For the box as a whole both work.
+ * Controllers are never switched on below the box's group, so its processes may be in it and in
+ * the groups of execs at once. The exec groups are threaded ones: the kernel lets a single-threaded
+ * process enter such a group through cgroup.threads without the grace period that cgroup.procs
+ * costs (0.03 instead of 10 ms). The price: cgroup.kill does not work on them, so the processes of
+ * one exec are signalled one by one, and their cgroup.procs cannot be read. For the box as a whole
+ * both work.
  *
- * Controllers are switched on when a limit file is found missing, not looked up before: on all boxes
- * but the first they are on already.
+ * Controllers are switched on when a limit file is found missing, not looked up before: on all
+ * boxes but the first they are on already.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -56,8 +57,8 @@ static int delegated_base(int root, char *path, size_t cap, struct den_err *err)
 		return den_fail(err, DEN_UNSUPPORTED, ENAMETOOLONG, "own cgroup");
 	if (!delegated(root, path))
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"the cgroup of this login is not delegated to you, so limits cannot be set; start "
-			"den with: systemd-run --user --scope -p Delegate=yes den ...");
+			"the cgroup of this login is not delegated to you, so limits cannot be set; "
+			"start den with: systemd-run --user --scope -p Delegate=yes den ...");
 	for (;;) {
 		snprintf(up, sizeof(up), "%s", path);
 		p = strrchr(up, '/');
@@ -82,8 +83,9 @@ int cgroup_v2_attach(struct cgroup *cg, const char *root, struct den_err *err)
 
 		if (errno == EROFS)
 			return den_fail(err, DEN_UNSUPPORTED, 0,
-				"'%s' is mounted read-only, so limits cannot be set; in a container, ask "
-				"for a writable cgroup", root);
+				"'%s' is mounted read-only, so limits cannot be set; in a container, "
+				"ask for a writable cgroup",
+				root);
 		if (delegated_base(fd, path, sizeof(path), err) < 0)
 			return -1;
 		base = openat(fd, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -118,18 +120,20 @@ static int switch_on(const struct hier *h, enum cgroup_ctl ctl, struct den_err *
 	snprintf(text, sizeof(text), "+%s", name);
 	if (file_write_at(h->base, SUBTREE, text, &e) == 0 &&
 		file_write_at(h->base, "den/" SUBTREE, text, &e) == 0) {
-		/* For measuring, if the host has it on anyway; never switched on in base for that. */
+		/* For measuring, if the host has it on anyway; not switched on in base for that. */
 		file_write_at(h->base, "den/" SUBTREE, "+io", NULL);
 		return 0;
 	}
 	if (e.sys == EBUSY)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"cgroup controller '%s' cannot be switched on: the group that den may use has "
-			"processes of its own. Move them into a group below it (in a container: before "
-			"den starts), or leave the limit out", name);
+			"cgroup controller '%s' cannot be switched on: the group that den may use "
+			"has processes of its own. Move them into a group below it (in a container: "
+			"before den starts), or leave the limit out",
+			name);
 	return den_fail(err, DEN_UNSUPPORTED, e.sys,
-		"a %s limit needs the cgroup controller '%s', which this host does not pass on to den; "
-		"delegate it (systemd: Delegate=yes), run den as root, or leave the limit out", name, name);
+		"a %s limit needs the cgroup controller '%s', which this host does not pass on to "
+		"den; delegate it (systemd: Delegate=yes), run den as root, or leave the limit out",
+		name, name);
 }
 
 static int put_limit(const struct hier *h, enum cgroup_ctl ctl, const char *file, const char *text,
@@ -142,7 +146,8 @@ static int put_limit(const struct hier *h, enum cgroup_ctl ctl, const char *file
 	if (e.sys == ENOENT && switch_on(h, ctl, err) < 0)
 		return -1;
 	if (e.sys != ENOENT || file_write_at(h->box, file, text, &e) < 0)
-		return den_fail(err, e.sys == ENOENT ? DEN_UNSUPPORTED : e.code, 0, "cgroup: %s", e.msg);
+		return den_fail(err, e.sys == ENOENT ? DEN_UNSUPPORTED : e.code, 0, "cgroup: %s",
+			e.msg);
 	return 0;
 }
 
@@ -248,7 +253,7 @@ static int v2_exec_open(int box, const char *name)
 	char file[40];
 
 	snprintf(file, sizeof(file), "%s/cgroup.type", name);
-	/* Refused where the box has ordinary groups with processes below its own: the slow way then. */
+	/* Refused where ordinary groups with processes are below the box's: the slow way then. */
 	if (file_write_at(box, file, "threaded", NULL) == 0)
 		snprintf(file, sizeof(file), "%s/cgroup.threads", name);
 	else

@@ -1,14 +1,13 @@
 #!/usr/bin/python3
 """A person at a terminal, for the tests in tty.sh.
 
-  pty.py SCENARIO PROGRAM ARGUMENT...
+  terminal.py SCENARIO PROGRAM ARGUMENT...
 
 Starts the program on a terminal of 33 rows and 101 columns and plays the scenario. Ends with 0 when
 all went as the scenario expects, else with 1 and the transcript.
 """
 import fcntl
 import os
-import pty
 import select
 import signal
 import struct
@@ -19,7 +18,7 @@ import time
 
 class Terminal:
     def __init__(self, argv, rows=33, cols=101):
-        self.master, self.slave = pty.openpty()
+        self.master, self.slave = os.openpty()
         self.resize(rows, cols)
         # Held open here too, so that its settings can be read after the program ended.
         self.before = termios.tcgetattr(self.slave)

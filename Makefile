@@ -1,0 +1,91 @@
+# A thin door to meson and the scripts: what is done is in them.
+#
+#   make            build build/den, the library and the programs of the tests
+#   make test       everything that must hold before a change goes in; its last line is the count
+#   make bench      measure, and compare with what is on this machine
+#   make fuzz       each fuzz target for FUZZ_SECONDS
+#   make soak       SOAK_OPERATIONS random operations with kill -9 in between
+#   make test-vm    the suite on a stock Debian 12 kernel, emulated (slow); VM_TESTS chooses
+#   make test-fresh the README's first command in a Debian with nothing installed
+#   make install    PREFIX=/usr/local, DESTDIR=
+#   make lint       manual page, shell scripts, SPEC; make format rewrites C files
+FUZZ_SECONDS ?= 60
+SOAK_OPERATIONS ?= 5000
+VM_TESTS ?= .
+TESTS ?= .
+JOBS ?= 2
+PREFIX ?= /usr/local
+
+MESON = meson setup
+NINJA = ninja --quiet
+SANITIZE = -Dstatic=false -Db_sanitize=address,undefined -Db_lundef=false
+
+export ASAN_OPTIONS ?= detect_leaks=1:abort_on_error=1
+export UBSAN_OPTIONS ?= halt_on_error=1:print_stacktrace=1
+
+.PHONY: all build test check bench fuzz soak test-vm test-fresh install clean format lint \
+	deps-build deps-test deps-fuzz deps-vm deps-bench deps-lint asan clang
+.NOTPARALLEL:
+.SILENT:
+
+all: build
+
+deps-build deps-test deps-fuzz deps-vm deps-bench deps-lint: deps-%:
+	scripts/deps.sh $*
+
+build: deps-build
+	test -f build/build.ninja || $(MESON) build >/dev/null
+	$(NINJA) -C build
+
+asan:
+	echo "unit tests with address and undefined behaviour sanitizers"
+	test -f build-asan/build.ninja || $(MESON) build-asan $(SANITIZE) >/dev/null
+	$(NINJA) -C build-asan tests/unit
+
+clang:
+	echo "all of it with clang, warnings are errors"
+	test -f build-clang/build.ninja || CC=clang $(MESON) build-clang >/dev/null
+	$(NINJA) -C build-clang
+
+# What needs no box.
+check:
+	echo "manual page, SPEC"
+	mandoc -T lint -W warning man/den.1
+	tests/check-spec
+
+test: deps-test build asan clang check
+	tests/run --build build --jobs $(JOBS) --filter '$(TESTS)'
+
+bench: deps-bench build
+	bench/run.py --build build
+
+fuzz: deps-fuzz
+	test -f build-fuzz/build.ninja || \
+		CC=clang $(MESON) build-fuzz -Dfuzzers=true $(SANITIZE) >/dev/null
+	$(NINJA) -C build-fuzz
+	scripts/fuzz.sh build-fuzz/fuzz $(FUZZ_SECONDS)
+
+soak: deps-test build
+	DEN=build/den tests/fault/run $(SOAK_OPERATIONS)
+
+test-vm: deps-vm build
+	tests/vm/run --timeout 14400 build -- tests/run --build build --jobs 2 --filter '$(VM_TESTS)'
+
+test-fresh: deps-vm
+	tests/vm/fresh -- ./den run -- echo hello from the box
+
+install: build
+	meson setup --reconfigure build -Dprefix='$(PREFIX)' >/dev/null
+	$(NINJA) -C build
+	meson install -C build --no-rebuild --quiet
+
+lint: deps-lint check
+	shellcheck den scripts/*.sh tests/vm/fresh tests/vm/image
+	python3 -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' \
+		tests/run tests/fault/run tests/vm/run tests/check-spec
+
+format: deps-lint
+	git ls-files '*.c' '*.h' | xargs clang-format -i
+
+clean:
+	rm -rf build build-asan build-clang build-fuzz

@@ -1,0 +1,132 @@
+#!/bin/sh
+# scripts/deps.sh WHAT...: install the Debian packages that are missing for build, test, fuzz, vm,
+# bench or lint. The one list of what den needs from the distribution. Debian 12 is the floor;
+# Debian 13 and Ubuntu 24.04 have the same names.
+#
+#   DEN_SKIP_DEPS=1   take it for granted that everything is there
+#   DEPS_LOG=FILE     what apt-get says goes here; else it is shown only on failure
+#
+# stdin is never read and nothing goes to stdout.
+set -eu
+exec </dev/null >&2
+PATH=$PATH:/usr/sbin:/sbin
+
+build='gcc libc6-dev make meson ninja-build pkg-config libsqlite3-dev libseccomp-dev'
+# sudo, uidmap: boxes are made from the host's own programs, and tests use these inside.
+test="$build bash python3 procps util-linux uidmap sudo e2fsprogs mandoc clang libclang-rt-dev"
+fuzz="$build clang libclang-rt-dev"
+vm="$build python3 qemu-system-x86 mmdebstrap e2fsprogs"
+bench="$build python3 bubblewrap crun runc"
+lint="$build python3 mandoc shellcheck clang-format"
+
+say() {
+    echo "den: $*"
+}
+
+# missing PACKAGE...: those that are not installed.
+missing() {
+    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null |
+        sed -n 's/^installed //p') || :
+    for p; do
+        case "
+$installed
+" in
+        *"
+$p
+"*) ;;
+        *) echo "$p" ;;
+        esac
+    done
+}
+
+# Where the metapackage is unknown, the run time of the clang that is the default here.
+real_name() {
+    if [ "$1" = libclang-rt-dev ] && ! apt-cache show "$1" >/dev/null 2>&1; then
+        apt-cache depends clang 2>/dev/null |
+            sed -n 's/.*Depends: clang-\([0-9]*\)$/libclang-rt-\1-dev/p' | head -n 1
+    else
+        echo "$1"
+    fi
+}
+
+real_names() {
+    for p; do
+        n=$(real_name "$p")
+        echo "${n:-$p}"
+    done
+}
+
+# The command that apt-get is to be started with: nothing, sudo, or a failure.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        echo env
+    elif ! command -v sudo >/dev/null; then
+        return 1
+    elif sudo -n true 2>/dev/null; then
+        echo 'sudo -n'
+    elif [ -t 2 ]; then
+        echo sudo # it asks at the terminal
+    else
+        return 1
+    fi
+}
+
+apt() {
+    # shellcheck disable=SC2086
+    $root env DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 \
+        apt-get -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 -q -y "$@" >>"$log" 2>&1
+}
+
+install() {
+    apt install --no-install-recommends "$@"
+}
+
+wanted=''
+for what; do
+    case $what in
+    build) wanted="$wanted $build" ;;
+    test) wanted="$wanted $test" ;;
+    fuzz) wanted="$wanted $fuzz" ;;
+    vm) wanted="$wanted $vm" ;;
+    bench) wanted="$wanted $bench" ;;
+    lint) wanted="$wanted $lint" ;;
+    *)
+        say "deps.sh: '$what' is none of build, test, fuzz, vm, bench, lint"
+        exit 2
+        ;;
+    esac
+done
+[ -n "$wanted" ] || { say 'usage: scripts/deps.sh build|test|fuzz|vm|bench|lint ...'; exit 2; }
+[ -z "${DEN_SKIP_DEPS:-}" ] || exit 0
+# Another distribution: the build says what it lacks.
+command -v dpkg-query >/dev/null && command -v apt-get >/dev/null || exit 0
+
+# shellcheck disable=SC2086,SC2046
+set -- $(missing $wanted)
+[ $# -gt 0 ] || exit 0
+# shellcheck disable=SC2046
+set -- $(missing $(real_names "$@"))
+[ $# -gt 0 ] || exit 0
+if ! root=$(as_root); then
+    say 'these packages are missing, and only root can install them. Run:'
+    say "  sudo apt-get install --no-install-recommends $*"
+    exit 1
+fi
+say "installing $*"
+made=''
+log=${DEPS_LOG:-}
+if [ -z "$log" ]; then
+    log=$(mktemp)
+    made=$log
+    trap 'rm -f "$made"' EXIT
+fi
+# A fresh machine has no package lists, an old one has stale ones: both show as a failure.
+if ! install "$@"; then
+    say 'reading package lists'
+    # shellcheck disable=SC2046
+    if ! apt update || ! install $(real_names "$@"); then
+        [ -z "$made" ] || tail -n 25 "$log"
+        say "apt-get could not install: $*"
+        exit 1
+    fi
+fi
