@@ -80,6 +80,10 @@ struct den_options {
 	bool own_keepers;  /* keepers that this program starts are its children; closing a box that is
 			      gone waits for its keeper. false: they are nobody's children, and the
 			      program never sees a SIGCHLD for them */
+	/* told in words for people what takes so long, when something does (a second or more); may be
+	 * NULL */
+	void (*progress)(const char *text, void *user);
+	void *progress_user;
 };
 
 /**

@@ -147,9 +147,15 @@ bool cli_color(const struct args *a)
 	       strcmp(term, "dumb");
 }
 
+static void show_progress(const char *text, void *user)
+{
+	cli_note(user, "%s", text);
+}
+
 int cli_open(const struct args *a, struct den **ret, struct den_err *err)
 {
-	struct den_options opt = { .size = sizeof(opt), .state = a->state, .own_keepers = true };
+	struct den_options opt = { .size = sizeof(opt), .state = a->state, .own_keepers = true,
+		.progress = show_progress, .progress_user = (void *)a };
 
 	return den_open(&opt, ret, err);
 }

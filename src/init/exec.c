@@ -262,6 +262,35 @@ void exec_reaped(struct exec *x, bool exited, int status)
 	}
 }
 
+static ssize_t discard(int fd)
+{
+	char buf[16384];
+
+	return read(fd, buf, sizeof(buf));
+}
+
+/* How much may be read: with an output limit not a byte more than that. */
+static size_t output_part(const struct exec *x, size_t max)
+{
+	uint64_t sum = x->out[0].ring.head + x->out[1].ring.head;
+
+	max = MIN(max, (size_t)(128 << 10));
+	return x->spec.max_output ? MIN(max, (size_t)(x->spec.max_output - sum)) : max;
+}
+
+/* It has used up its limit and has more to say. */
+static bool output_over(struct exec *x)
+{
+	if (!x->spec.max_output || x->over_output ||
+		x->out[0].ring.head + x->out[1].ring.head < x->spec.max_output)
+		return false;
+	x->over_output = true;
+	x->result.reason = EXEC_BY_OUTPUT;
+	if (!x->ended)
+		tree_signal(x->pid, SIGKILL);
+	return true;
+}
+
 static void output_cb(struct loop_source *src, uint32_t events)
 {
 	struct stream *s = CONTAINER_OF(src, struct stream, src);
@@ -270,23 +299,19 @@ static void output_cb(struct loop_source *src, uint32_t events)
 	size_t max = room(x, i);
 	ssize_t n;
 
-	(void)events;
-	if (!max) { /* hung up, but the follower is behind: wait for it without spinning */
+	if ((events & EPOLLIN) && output_over(x))
+		max = 1; /* what follows is thrown away, so nobody has to keep up with it */
+	if (!max && !x->over_output) { /* hung up, but the follower is behind: wait for it without spinning */
 		loop_set_events(x->init->loop, src, EPOLLET);
 		return;
 	}
-	n = ring_fill(&s->ring, src->fd, MIN(max, (size_t)(128 << 10)));
+	n = x->over_output ? discard(src->fd) : ring_fill(&s->ring, src->fd, output_part(x, max));
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) /* end of file, or EIO: the last user of the pty's other side went */
 		stream_close(x->init, s);
-	if (x->spec.max_output && !x->over_output &&
-		x->out[0].ring.head + x->out[1].ring.head > x->spec.max_output) {
-		x->over_output = true;
-		x->result.reason = EXEC_BY_OUTPUT;
-		if (!x->ended)
-			tree_signal(x->pid, SIGKILL);
-	}
+	if (n > 0 && x->over_output)
+		return;
 	if (x->ended && !x->closed && streams_ended(x))
 		exec_settle(x); /* pumps, and may free x */
 	else

@@ -111,6 +111,17 @@ static int new_boot_id(struct keeper *k, struct den_err *err)
 
 /* ---- up ---- */
 
+/* Whoever is connected waits for it, or will want to know. */
+static void tell_progress(const char *text, void *user)
+{
+	struct keeper *k = user;
+	auto_buf b = { 0 };
+
+	wire_put_str(&b, F_MSG, text);
+	list_for_each(l, &k->clients)
+		conn_send_buf(&CONTAINER_OF(l, struct client, link)->conn, WM_PROGRESS, 0, &b);
+}
+
 static int open_template(struct keeper *k, struct den_err *err)
 {
 	enum plan_ids ids = wall_ids(NULL);
@@ -121,7 +132,7 @@ static int open_template(struct keeper *k, struct den_err *err)
 		return template_open_version(k->store->fd, k->store->path, k->row.info.spec.template_name,
 			k->row.version, &k->tmpl, err);
 	return template_open(k->store->fd, k->store->path, k->row.info.spec.template_name, ids == IDS_MAPPED,
-		ids != IDS_SINGLE, NULL, NULL, &k->tmpl, err);
+		ids != IDS_SINGLE, tell_progress, k, &k->tmpl, err);
 }
 
 static int on_cloned(pid_t pid, void *user, struct den_err *err)

@@ -18,6 +18,19 @@
 
 /* ---- the connection ---- */
 
+static void on_progress(struct den_box *box, const struct wire_frame *f)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	auto_free char *text = NULL;
+	struct wire_value v;
+
+	while (wire_next(&rd, &v, NULL) > 0)
+		if (v.tag == F_MSG)
+			(void)wire_str(&v, 4096, &text, NULL);
+	if (text && box->d->progress)
+		box->d->progress(text, box->d->progress_user);
+}
+
 static void on_frame(struct conn *c, const struct wire_frame *f)
 {
 	struct den_box *box = CONTAINER_OF(c, struct den_box, conn);
@@ -27,6 +40,8 @@ static void on_frame(struct conn *c, const struct wire_frame *f)
 		exec_frame(box, f);
 		return;
 	}
+	if (f->type == WM_PROGRESS)
+		on_progress(box, f);
 	if (!r || r->done)
 		return;
 	if (f->type == WM_OK || (r->more && f->type == r->more))

@@ -11,6 +11,8 @@ struct den {
 	char *state, *exe;
 	int fd; /* state directory; -1: not there yet */
 	bool own_keepers;
+	void (*progress)(const char *text, void *user);
+	void *progress_user;
 };
 
 /* A request on channel 0 that waits for its answer. */

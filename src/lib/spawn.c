@@ -38,6 +38,8 @@ int den_open(const struct den_options *opt, struct den **ret, struct den_err *er
 	d->fd = -1;
 	d->state = mem_take(&state);
 	d->own_keepers = opt && opt->own_keepers;
+	d->progress = opt ? opt->progress : NULL;
+	d->progress_user = opt ? opt->progress_user : NULL;
 	d->exe = mem_strdup(opt && opt->exe ? opt->exe : env && *env ? env : DEN_EXE_PATH);
 	*ret = d;
 	return 0;

@@ -68,6 +68,7 @@ enum wire_type {
 	WM_SIGNAL,	/* F_SIG, F_SCOPE; channel 0: also F_PID or F_TAG or F_EXEC */
 	WM_EXIT,		/* exec result; init to keeper on channel 0: F_RECORD exec info */
 	WM_DETACH,
+	WM_PROGRESS,	/* F_MSG, on channel 0 while a request takes long */
 	WM_FORGET,	/* keeper-init: F_EXEC: drop what is kept of an ended exec */
 	WM_TYPES,
 };

@@ -527,7 +527,8 @@ int cgroup_exec_make(struct cgroup *cg, uint32_t exec, int *ret_fd, struct den_e
 	if (r < 0 && errno == EEXIST) {
 		if (!group_remove(box, name.s))
 			return den_fail(err, DEN_CONFLICT, 0,
-				"the group of an earlier exec %u still has processes", (unsigned)exec);
+				"the group of an earlier exec %u still has processes",
+				(unsigned)exec);
 		r = mkdirat(box, name.s, 0755);
 	}
 	if (r < 0)
@@ -604,4 +605,22 @@ uint64_t cgroup_oom_kills(struct cgroup *cg)
 uint64_t cgroup_pids_refused(struct cgroup *cg)
 {
 	return cg->limits->pids_refused(cg);
+}
+
+int cgroup_memory_fd(struct cgroup *cg)
+{
+	static const struct {
+		enum cgroup_ctl ctl;
+		const char *file;
+	} places[] = { { CTL_MEMORY, "memory.usage_in_bytes" }, { CTL_UNIFIED, "memory.current" } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+		struct hier *h = hier_get(cg, places[i].ctl);
+		int box = h ? hier_box(cg, h) : -1;
+		int fd = box < 0 ? -1 : openat(box, places[i].file, O_RDONLY | O_CLOEXEC);
+
+		if (fd >= 0)
+			return fd;
+	}
+	return -1;
 }

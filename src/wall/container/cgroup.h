@@ -76,6 +76,9 @@ void cgroup_stats(struct cgroup *cg, struct box_stats *ret);
 uint64_t cgroup_oom_kills(struct cgroup *cg);	 /* processes killed for the box's memory limit */
 uint64_t cgroup_pids_refused(struct cgroup *cg); /* forks refused by the box's pids limit */
 
+/* A file that always holds the bytes of memory in use, for reading; -1 when none is measured. */
+int cgroup_memory_fd(struct cgroup *cg);
+
 /* Removes everything that cgroup_make() and cgroup_exec_make() made, for an adopted box too. Waits
  * up to 2 s for processes that are just dying; false: something is still there. */
 bool cgroup_remove(struct cgroup *cg);

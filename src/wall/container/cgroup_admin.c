@@ -128,8 +128,8 @@ enum cgroup_level cgroup_describe(struct buf *out)
 
 	if (open_any("00000000", &cg, &err) < 0) {
 		buf_addf(out,
-			"%s. Cost: no memory, process or CPU limits, no pause, and daemons of an exec "
-			"are found by parentage alone",
+			"%s. Cost: no memory, process or CPU limits, no pause, and daemons of an "
+			"exec are found by parentage alone",
 			err.msg);
 		return CGROUP_MISSING;
 	}

@@ -57,8 +57,8 @@ static int delegated_base(int root, char *path, size_t cap, struct den_err *err)
 		return den_fail(err, DEN_UNSUPPORTED, ENAMETOOLONG, "own cgroup");
 	if (!delegated(root, path))
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"the cgroup of this login is not delegated to you, so limits cannot be set; "
-			"start den with: systemd-run --user --scope -p Delegate=yes den ...");
+			"the cgroup of this login is not delegated to you, so limits cannot be "
+			"set; start den with: systemd-run --user --scope -p Delegate=yes den ...");
 	for (;;) {
 		snprintf(up, sizeof(up), "%s", path);
 		p = strrchr(up, '/');
@@ -83,8 +83,8 @@ int cgroup_v2_attach(struct cgroup *cg, const char *root, struct den_err *err)
 
 		if (errno == EROFS)
 			return den_fail(err, DEN_UNSUPPORTED, 0,
-				"'%s' is mounted read-only, so limits cannot be set; in a container, "
-				"ask for a writable cgroup",
+				"'%s' is mounted read-only, so limits cannot be set; in a "
+				"container, ask for a writable cgroup",
 				root);
 		if (delegated_base(fd, path, sizeof(path), err) < 0)
 			return -1;
@@ -127,8 +127,8 @@ static int switch_on(const struct hier *h, enum cgroup_ctl ctl, struct den_err *
 	if (e.sys == EBUSY)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"cgroup controller '%s' cannot be switched on: the group that den may use "
-			"has processes of its own. Move them into a group below it (in a container: "
-			"before den starts), or leave the limit out",
+			"has processes of its own. Move them into a group below it (in a "
+			"container: before den starts), or leave the limit out",
 			name);
 	return den_fail(err, DEN_UNSUPPORTED, e.sys,
 		"a %s limit needs the cgroup controller '%s', which this host does not pass on to "

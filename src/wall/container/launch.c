@@ -242,6 +242,8 @@ int container_launch(const struct plan *p, struct cgroup *cg, struct wall_box *r
 	ok = ok && open_init(l, err) == 0 && (!l->root || open_as_root(l, err) == 0);
 	if (ok && cg)
 		ok = cgroup_join_fds(cg, cgroup_into_fd(cg) >= 0, l->cg_fds, &l->n_cg_fds, err) == 0;
+	if (ok && cg && p->spec->memory)
+		l->memuse_fd = cgroup_memory_fd(cg);
 	ok = ok && run_launch(l, cg, go, status, ret, err) == 0;
 	fd_close(&go[1]);
 	fd_close(&status[0]);
