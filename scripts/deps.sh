@@ -11,7 +11,8 @@ set -eu
 exec </dev/null >&2
 PATH=$PATH:/usr/sbin:/sbin
 
-build='gcc libc6-dev make meson ninja-build pkg-config libsqlite3-dev libseccomp-dev'
+# zlib1g-dev: pkg-config names it for a static link with SQLite.
+build='gcc libc6-dev make meson ninja-build pkg-config libsqlite3-dev zlib1g-dev libseccomp-dev'
 # sudo, uidmap: boxes are made from the host's own programs, and tests use these inside.
 test="$build bash python3 procps util-linux uidmap sudo e2fsprogs mandoc clang libclang-rt-dev"
 fuzz="$build clang libclang-rt-dev"

@@ -57,7 +57,7 @@ static void note_box_limit(struct den_box *box, const char *reason)
 	else if (!strcmp(reason, "disk"))
 		note_size("disk", have ? info->disk : 0);
 	else if (!strcmp(reason, "pids"))
-		cli_warn("killed: limit of processes (%llu) reached",
+		cli_warn("limit of processes (%llu) reached [pids]",
 			have ? (unsigned long long)info->pids : 0);
 	else if (have && info->reason)
 		cli_warn("killed: the box was stopped: %s", info->reason);

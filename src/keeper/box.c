@@ -62,8 +62,11 @@ static int check_spec(struct box_spec *s, struct den_err *err)
 		s->net = mem_strdup("none");
 	if (!s->user)
 		s->user = mem_strdup("root");
-	if (!s->pids)
+	s->flags &= ~(uint64_t)BOX_PIDS_DEFAULT;
+	if (!s->pids) {
 		s->pids = PIDS_DEFAULT;
+		s->flags |= BOX_PIDS_DEFAULT;
+	}
 	if (strcmp(s->net, "none") && !(test && !strcmp(s->net, "host-test")))
 		return den_fail(err, DEN_UNSUPPORTED, 0, "--net=%s: this version has only --net=none", s->net);
 	if (check_text("hostname", s->hostname, " \t\n/", err) < 0)

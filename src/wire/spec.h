@@ -13,7 +13,8 @@
 
 enum box_flags {
 	BOX_EPHEMERAL = 1 << 0, /* deleted when the connection that created it ends */
-	BOX_KEEP_FLAGS = BOX_EPHEMERAL,
+	BOX_PIDS_DEFAULT = 1 << 1, /* nobody asked for the pids limit: do without where there is none */
+	BOX_KEEP_FLAGS = BOX_EPHEMERAL | BOX_PIDS_DEFAULT,
 };
 
 struct box_mount {

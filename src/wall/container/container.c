@@ -43,6 +43,18 @@ static int need_cgroup(const struct box_spec *s, const struct den_err *why, stru
 	return -1;
 }
 
+static int make_limits(struct cgroup *cg, const struct box_spec *s, struct den_err *err)
+{
+	struct box_spec less = *s;
+
+	if (cgroup_make(cg, s, err) == 0)
+		return 0;
+	if (err->code != DEN_UNSUPPORTED || !(s->flags & BOX_PIDS_DEFAULT))
+		return -1;
+	less.pids = 0; /* our own choice, not the user's: no reason to refuse him a box */
+	return cgroup_make(cg, &less, err);
+}
+
 static int container_start(const struct plan *p, struct wall_box *ret, struct den_err *err)
 {
 	struct cgroup *cg = NULL;
@@ -56,7 +68,7 @@ static int container_start(const struct plan *p, struct wall_box *ret, struct de
 		if (need_cgroup(p->spec, &why, err) < 0)
 			return -1;
 		ret->note = mem_strdup(why.msg);
-	} else if (cgroup_make(cg, p->spec, err) < 0) {
+	} else if (make_limits(cg, p->spec, err) < 0) {
 		cgroup_free(cg);
 		return -1;
 	}
