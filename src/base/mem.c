@@ -1,6 +1,9 @@
 #include "mem.h"
 
+#include <link.h>
+#include <malloc.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static void *checked(void *p)
@@ -37,4 +40,27 @@ char *mem_strdup(const char *s)
 char *mem_strndup(const char *s, size_t n)
 {
 	return checked(strndup(s, n));
+}
+
+static int drop_segments(struct dl_phdr_info *info, size_t size, void *user)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	(void)size, (void)user;
+	for (int i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+		uintptr_t from = (info->dlpi_addr + p->p_vaddr + page - 1) & ~(page - 1);
+		uintptr_t to = (info->dlpi_addr + p->p_vaddr + p->p_memsz) & ~(page - 1);
+
+		/* only what is never written: the file has the same bytes */
+		if (p->p_type == PT_LOAD && !(p->p_flags & PF_W) && to > from)
+			madvise((void *)from, to - from, MADV_DONTNEED);
+	}
+	return 0;
+}
+
+void mem_idle(void)
+{
+	malloc_trim(0);
+	dl_iterate_phdr(drop_segments, NULL);
 }

@@ -27,7 +27,7 @@ struct init {
 	struct conn *keeper; /* NULL: nobody is connected */
 	struct list execs;   /* struct exec, oldest first */
 	size_t n_ended;
-	struct loop_timer orphan, meminfo;
+	struct loop_timer orphan, meminfo, idle;
 	struct loop_deferred leave;
 	uint64_t orphan_ms, memory_limit;
 	bool stopping;
@@ -71,6 +71,7 @@ struct exec {
 	bool over_output;
 };
 
+#define IDLE_MS 500	  /* without anything to do; then its memory is given back */
 #define ENDED_MAX 64	  /* ended execs that are kept */
 #define HELD_OPEN_MS 300  /* how long an ended exec waits for streams that a child holds open */
 

@@ -91,6 +91,7 @@ static void sigchld_cb(struct loop_source *s, uint32_t events)
 		x = exec_by_pid(in, info.si_pid);
 		if (x)
 			exec_reaped(x, info.si_code == CLD_EXITED, info.si_status);
+		loop_timer_set(in->loop, &in->idle, clock_mono_ns() + IDLE_MS * NS_PER_MS);
 	}
 }
 
@@ -302,6 +303,15 @@ static void accept_cb(struct loop_source *s, uint32_t events)
 	}
 	in->keeper = &o->c;
 	loop_timer_clear(&in->orphan);
+	loop_timer_set(in->loop, &in->idle, clock_mono_ns() + IDLE_MS * NS_PER_MS);
+}
+
+static void idle_cb(struct loop_timer *t)
+{
+	struct init *in = CONTAINER_OF(t, struct init, idle);
+
+	if (!exec_any_running(in))
+		mem_idle();
 }
 
 static void orphan_cb(struct loop_timer *t)
@@ -332,6 +342,7 @@ int main(int argc, char **argv)
 	in->listen = (struct loop_source){ .fd = INIT_FD_LISTEN, .events = EPOLLIN, .cb = accept_cb };
 	in->orphan.cb = orphan_cb;
 	in->meminfo.cb = meminfo_cb;
+	in->idle.cb = idle_cb;
 	if (loop_new(&in->loop, &err) < 0 || loop_add(in->loop, &in->sigchld, &err) < 0 ||
 		loop_add(in->loop, &in->listen, &err) < 0)
 		return 1;

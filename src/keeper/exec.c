@@ -469,6 +469,7 @@ void kexec_request(struct client *c, const struct wire_frame *f)
 	ch = chan_new(c, f->chan, x);
 	ch->kill_on_close = s.flags & (EXEC_KILL_ON_CLOSE | EXEC_BUILTIN);
 	ch->detach = s.flags & EXEC_DETACH;
+	ch->credit = s.credit;
 	exec_spec_put(&b, &s);
 	conn_send_fds(&k->init, WM_EXEC, ch->ours, b.p, b.len, &group, group >= 0);
 	exec_spec_free(&s);
@@ -491,6 +492,7 @@ void kexec_attach(struct client *c, const struct wire_frame *f)
 		return;
 	}
 	ch = chan_new(c, f->chan, x);
+	ch->credit = r.credit;
 	wire_put_u64(&b, F_EXEC, x->info.exec);
 	wire_put_u64(&b, F_OFF_OUT, r.off_out);
 	wire_put_u64(&b, F_OFF_ERR, r.off_err);
@@ -548,6 +550,13 @@ void kexec_relay(struct client *c, const struct wire_frame *f)
 
 	if (!ch || !c->k->init_up)
 		return; /* it ended while this was under way */
+	if (f->type == WM_CREDIT) {
+		struct ref r = { 0 };
+
+		if (ref_get(f, &r, NULL) == 0)
+			ch->credit = MIN(ch->credit + r.credit, (uint64_t)WIRE_WINDOW);
+		free(r.tag);
+	}
 	if (f->type == WM_DETACH && (ch->x->info.flags & EXEC_BUILTIN))
 		kexec_kill(ch->x, SIGKILL, EXEC_BY_ITSELF); /* nobody wants the rest */
 	conn_send(&c->k->init, f->type, ch->ours, f->p, f->len);
@@ -615,8 +624,11 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 {
 	struct wire_reader rd = wire_reader(f->p, f->len);
 	struct wire_value v;
+	size_t n = 0;
 
-	while (wire_next(&rd, &v, NULL) > 0) {
+	if (k->init_known)
+		return; /* it says so once */
+	while (wire_next(&rd, &v, NULL) > 0 && n++ < EXECS_MAX + ENDED_KEPT) {
 		struct exec_info i;
 		struct kexec *x;
 
@@ -672,6 +684,13 @@ void kexec_from_init(struct keeper *k, const struct wire_frame *f)
 		break;
 	case WM_OUT:
 	case WM_ERR:
+		if (f->len > ch->credit) {
+			box_down(k, "its init process broke the protocol");
+			return;
+		}
+		ch->credit -= f->len;
+		conn_send(&ch->client->conn, f->type, ch->theirs, f->p, f->len);
+		break;
 	case WM_IN_CREDIT:
 		conn_send(&ch->client->conn, f->type, ch->theirs, f->p, f->len);
 		break;

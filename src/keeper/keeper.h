@@ -36,6 +36,7 @@ struct chan {
 	uint32_t theirs, ours;
 	struct kexec *x;
 	bool kill_on_close, detach, started;
+	uint64_t credit; /* bytes init may still send: it must keep to it, or the box is ended */
 };
 
 struct client {
@@ -66,7 +67,7 @@ struct keeper {
 	struct wall_box wall;
 	bool row_written;
 	uint32_t next_chan, next_exec;
-	struct loop_timer runtime, late_row, kill, owner_gone, leave;
+	struct loop_timer runtime, late_row, kill, owner_gone, leave, idle;
 	bool stopping;
 	bool gone; /* deleted: answer nothing more, leave when all is sent */
 };
@@ -112,3 +113,4 @@ int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, 
 #define NOFILE_DEFAULT (1U << 20)
 #define ROW_LATE_MS 60	  /* a nameless throwaway box gets a row only if it lives that long */
 #define OWNER_GONE_MS 10000
+#define IDLE_MS 300

@@ -50,6 +50,15 @@ void keeper_leave_if_done(struct keeper *k)
 	}
 }
 
+/* Nobody came for a while: wait with next to nothing in memory. */
+static void idle_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, idle);
+
+	if (list_empty(&k->clients))
+		mem_idle();
+}
+
 void client_drop(struct client *c)
 {
 	struct keeper *k = c->k;
@@ -64,7 +73,9 @@ void client_drop(struct client *c)
 	}
 	c->free_later.cb = client_free_cb;
 	loop_defer(k->loop, &c->free_later);
-	malloc_trim(0); /* an idle keeper holds nothing */
+	k->idle.cb = idle_cb;
+	if (list_empty(&k->clients))
+		loop_timer_set(k->loop, &k->idle, clock_mono_ns() + IDLE_MS * NS_PER_MS);
 	keeper_leave_if_done(k);
 }
 
