@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "blob.h"
 #include "clock.h"
 #include "fd.h"
 #include "keeper.h"
@@ -255,7 +256,7 @@ int clerk_sweep(struct store *s, void (*removed)(const char *what, void *user), 
 	if (r == 0)
 		r = gc_orphan_rows(&g, err);
 	if (r == 0)
-		r = store_sweep(s, removed, user, err);
+		r = store_sweep(s, den_init_hash, removed, user, err);
 	ops = wall_find("container", err);
 	if (r == 0 && ops)
 		r = ops->sweep(s->tag, box_alive, &g, cgroup_removed, err);

@@ -264,6 +264,33 @@ void store_proc_clear(int boxfd)
 
 /* ---- init's file ---- */
 
+/*
+ * Execute-only: root of a box may run it and never read or trace it. Written aside and renamed, so
+ * that nobody runs a part. Written page by page, so that the page cache holds it in small pieces: of a
+ * large one every box would have all mapped as soon as it touches any.
+ */
+static int init_write(struct store *s, const char *path, const char *blob, size_t len, struct den_err *err)
+{
+	char tmp[128];
+	auto_fd fd = -1;
+
+	snprintf(tmp, sizeof(tmp), "%s.tmp.%d", path, (int)getpid());
+	fd = openat(s->fd, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0100);
+	if (fd < 0)
+		return den_fail_sys(err, errno, "create '%s'", tmp);
+	for (size_t at = 0; at < len; at += 4096)
+		if (fd_write_all(fd, blob + at, MIN(len - at, (size_t)4096), err) < 0)
+			goto failed;
+	if (fchmod(fd, 0111) < 0 || fsync(fd) < 0 || renameat(s->fd, tmp, s->fd, path) < 0) {
+		den_fail_sys(err, errno, "write '%s'", path);
+		goto failed;
+	}
+	return 0;
+failed:
+	unlinkat(s->fd, tmp, 0);
+	return -1;
+}
+
 int store_init_path(struct store *s, const void *blob, size_t len, const char *hash, char **ret,
 	struct den_err *err)
 {
@@ -272,9 +299,7 @@ int store_init_path(struct store *s, const void *blob, size_t len, const char *h
 
 	buf_addf(&path, PLACE_LIB "/den-init-%s", hash);
 	if (faccessat(s->fd, buf_str(&path), F_OK, 0) < 0) {
-		/* Execute-only: root of a box may run it and never read or trace it. Written aside and
-		 * renamed, so that nobody runs a part. */
-		if (file_replace_at(s->fd, buf_str(&path), blob, len, 0111, err) < 0)
+		if (init_write(s, buf_str(&path), blob, len, err) < 0)
 			return den_wrap(err, "unpack den-init");
 	}
 	buf_addf(&full, "%s/%s", s->path, buf_str(&path));
@@ -303,10 +328,35 @@ static void sweep_claims(struct store *s, const char *dir, void (*removed)(const
 		fd_close(&fd);
 }
 
-int store_sweep(struct store *s, void (*removed)(const char *what, void *user), void *user,
-	struct den_err *err)
+/* den-init of other versions: boxes that run one hold the file itself, nobody needs the name. */
+static void sweep_inits(struct store *s, const char *hash, void (*removed)(const char *, void *), void *user)
+{
+	int fd = openat(s->fd, PLACE_LIB, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+
+	while (d && (de = readdir(d))) {
+		struct stat st;
+
+		if (strncmp(de->d_name, "den-init-", 9) || !strcmp(de->d_name + 9, hash))
+			continue;
+		if (fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+			time(NULL) - st.st_mtime <= STORE_YOUNG_S)
+			continue;
+		if (unlinkat(fd, de->d_name, 0) == 0)
+			removed(de->d_name, user);
+	}
+	if (d)
+		closedir(d);
+	else
+		fd_close(&fd);
+}
+
+int store_sweep(struct store *s, const char *init_hash, void (*removed)(const char *what, void *user),
+	void *user, struct den_err *err)
 {
 	(void)err;
+	sweep_inits(s, init_hash, removed, user);
 	sweep_claims(s, PLACE_NAMES, removed, user);
 	sweep_claims(s, PLACE_IDS, removed, user);
 	return 0;

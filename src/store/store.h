@@ -76,7 +76,7 @@ int proc_start_time(pid_t pid, uint64_t *ret);
 int store_init_path(struct store *s, const void *blob, size_t len, const char *hash, char **ret,
 	struct den_err *err);
 
-/* Claims whose box is gone, and files that a crash left. */
-int store_sweep(struct store *s, void (*removed)(const char *what, void *user), void *user,
-	struct den_err *err);
+/* Claims whose box is gone, and programs of versions other than init_hash. */
+int store_sweep(struct store *s, const char *init_hash, void (*removed)(const char *what, void *user),
+	void *user, struct den_err *err);
 #define STORE_YOUNG_S 10 /* what is younger may be in the making */

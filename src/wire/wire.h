@@ -124,7 +124,9 @@ struct wire_value {
 };
 static inline struct wire_reader wire_reader(const void *p, size_t n)
 {
-	return (struct wire_reader){ p, (const char *)p + n };
+	const char *s = n ? p : ""; /* an empty message may have no bytes at all */
+
+	return (struct wire_reader){ s, s + n };
 }
 /* 1: *v is the next field; 0: the end; -1: malformed. */
 int wire_next(struct wire_reader *r, struct wire_value *v, struct den_err *err);
