@@ -322,7 +322,7 @@ static void undo_create(struct keeper *k)
 	if (k->row_written)
 		(void)store_delete(k->store, &k->id, &ignored);
 	fd_close(&k->boxfd);
-	(void)store_box_remove(k->store, &k->id, &ignored);
+	(void)box_remove_files(k->store, &k->id, &ignored);
 	if (k->row.slot != UINT64_MAX)
 		store_release_slot(k->store, k->row.slot);
 	fd_close(&k->lock);
@@ -550,6 +550,25 @@ int box_pause(struct keeper *k, bool on, struct den_err *err)
 	return box_save(k, err);
 }
 
+struct removal {
+	struct store *s;
+	const struct box_id *id;
+};
+
+static int remove_files(void *arg, struct den_err *err)
+{
+	struct removal *r = arg;
+
+	return store_box_remove(r->s, r->id, err);
+}
+
+int box_remove_files(struct store *s, const struct box_id *id, struct den_err *err)
+{
+	struct removal r = { s, id };
+
+	return wall_as_box_root(remove_files, &r, err);
+}
+
 int box_delete(struct keeper *k, struct den_err *err)
 {
 	bool named = k->row.info.spec.name;
@@ -576,7 +595,7 @@ int box_delete(struct keeper *k, struct den_err *err)
 		fd_close(&k->listen.fd);
 	}
 	fd_close(&k->boxfd);
-	if (store_box_remove(k->store, &k->id, err) < 0)
+	if (box_remove_files(k->store, &k->id, err) < 0)
 		return -1;
 	if (k->row.slot != UINT64_MAX)
 		store_release_slot(k->store, k->row.slot);

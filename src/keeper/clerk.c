@@ -101,7 +101,7 @@ static int remove_box(struct gc *g, const struct box_id *id, int boxfd, const st
 		ops->stop(&w);
 		ops->clean(&w);
 	}
-	if (store_box_remove(g->s, id, err) < 0)
+	if (box_remove_files(g->s, id, err) < 0)
 		return -1;
 	if (row) {
 		if (row->slot != UINT64_MAX && geteuid() == 0)

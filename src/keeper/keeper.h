@@ -85,6 +85,7 @@ int box_pause(struct keeper *k, bool on, struct den_err *err);
 int box_delete(struct keeper *k, struct den_err *err);
 void box_down(struct keeper *k, const char *reason);
 int box_save(struct keeper *k, struct den_err *err);
+int box_remove_files(struct store *s, const struct box_id *id, struct den_err *err);
 void box_put_info(struct keeper *k, struct buf *b);
 bool box_is_up(const struct keeper *k);
 

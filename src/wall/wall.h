@@ -87,6 +87,9 @@ struct wall_ops {
 
 /* How the ids of boxes made here are laid out; why (may be NULL) says what keeps it from more. */
 enum plan_ids wall_ids(const char **why);
+/* Runs fn as one who may do with the files of boxes whatever their root may: where those belong to ids
+ * from /etc/subuid, in a process of its own that has these ids; else right here. */
+int wall_as_box_root(int (*fn)(void *arg, struct den_err *err), void *arg, struct den_err *err);
 /* Which limits can be enforced, in words; returns "ok", "limited" or "missing". */
 const char *wall_limits(struct buf *out);
 

@@ -172,6 +172,59 @@ int idmap_write(pid_t pid, const struct plan *p, struct den_err *err)
 	return map_write(pid, "gid_map", text, err);
 }
 
+/* In the child: waits for its ids, then works. Its error goes back through the pipe. */
+static void box_root_child(int go, int back, int (*fn)(void *arg, struct den_err *err), void *arg)
+{
+	struct den_err err = { 0 };
+	char c;
+
+	if (read(go, &c, 1) != 1)
+		_exit(1);
+	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
+		den_fail_sys(&err, errno, "become root of the box");
+	else if (fn(arg, &err) == 0)
+		_exit(0);
+	(void)!write(back, &err, sizeof(err));
+	_exit(1);
+}
+
+int wall_as_box_root(int (*fn)(void *arg, struct den_err *err), void *arg, struct den_err *err)
+{
+	struct plan p = { .ids = wall_ids(NULL) };
+	auto_fd go_r = -1, go_w = -1, back_r = -1, back_w = -1;
+	struct den_err theirs;
+	int fds[2], status = 0;
+	pid_t pid;
+
+	if (p.ids != IDS_SHIFTED)
+		return fn(arg, err);
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return den_fail_sys(err, errno, "pipe");
+	go_r = fds[0], go_w = fds[1];
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return den_fail_sys(err, errno, "pipe");
+	back_r = fds[0], back_w = fds[1];
+	pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
+	if (pid == 0) {
+		close(go_w);
+		box_root_child(go_r, back_w, fn, arg);
+	}
+	if (pid < 0)
+		return den_fail_sys(err, errno, "user namespace");
+	fd_close(&back_w);
+	if (idmap_write(pid, &p, err) < 0 || fd_write_all(go_w, "g", 1, err) < 0) {
+		kill(pid, SIGKILL);
+		status = -1;
+	}
+	if (status == 0 && read(back_r, &theirs, sizeof(theirs)) == (ssize_t)sizeof(theirs)) {
+		*err = theirs;
+		status = -1;
+	}
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return status;
+}
+
 int idmap_mount(int mount_fd, int userns_fd, const char *what, struct den_err *err)
 {
 	struct mount_attr attr = { .attr_set = MOUNT_ATTR_IDMAP, .userns_fd = (uint64_t)userns_fd };
