@@ -61,9 +61,8 @@ bench: deps-bench build
 
 fuzz: deps-fuzz
 	test -f build-fuzz/build.ninja || \
-		CC=clang $(MESON) build-fuzz -Dfuzzers=true $(SANITIZE) >/dev/null
-	$(NINJA) -C build-fuzz
-	scripts/fuzz.sh build-fuzz/fuzz $(FUZZ_SECONDS)
+		CC=clang $(MESON) build-fuzz -Dfuzzers=true -Dstatic=false >/dev/null
+	scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 soak: deps-test build
 	DEN=build/den tests/fault/run $(SOAK_OPERATIONS)
@@ -80,7 +79,7 @@ install: build
 	meson install -C build --no-rebuild --quiet
 
 lint: deps-lint check
-	shellcheck den scripts/*.sh tests/vm/fresh tests/vm/image
+	shellcheck -x -P SCRIPTDIR den scripts/*.sh .ci/run tests/vm/fresh tests/vm/image
 	python3 -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' \
 		tests/run tests/fault/run tests/vm/run tests/check-spec
 

@@ -99,8 +99,16 @@ for what; do
 done
 [ -n "$wanted" ] || { say 'usage: scripts/deps.sh build|test|fuzz|vm|bench|lint ...'; exit 2; }
 [ -z "${DEN_SKIP_DEPS:-}" ] || exit 0
-# Another distribution: the build says what it lacks.
-command -v dpkg-query >/dev/null && command -v apt-get >/dev/null || exit 0
+# Another distribution has other names for these; what the tools themselves miss they say.
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    for tool in cc meson ninja pkg-config; do
+        if ! command -v $tool >/dev/null; then
+            say "'$tool' is missing, and there is no apt-get here. On Debian, den needs:$wanted"
+            exit 1
+        fi
+    done
+    exit 0
+fi
 
 # shellcheck disable=SC2086,SC2046
 set -- $(missing $wanted)
