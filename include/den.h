@@ -80,6 +80,9 @@ struct den_options {
 	bool own_keepers;  /* keepers that this program starts are its children; closing a box that is
 			      gone waits for its keeper. false: they are nobody's children, and the
 			      program never sees a SIGCHLD for them */
+	/* For a program that carries the keeper inside itself, as den does: called in a forked child, with
+	 * the socket as descriptor 3, instead of executing `exe`. NULL for all others. */
+	int (*keeper)(const char *state, const char *id);
 	/* told in words for people what takes so long, when something does (a second or more); may be
 	 * NULL */
 	void (*progress)(const char *text, void *user);

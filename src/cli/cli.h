@@ -42,6 +42,8 @@ const struct verb *verb_find(const struct verb *const *list, const char *name);
 
 /* main.c */
 int cli_main(int argc, char **argv);
+/* What becomes a keeper in a forked child (den_options.keeper); NULL: den is executed for it. */
+extern int (*cli_keeper)(const char *state, const char *id);
 /* Parses the words after the verb's name; checks how many words there are. For tests, too. */
 int verb_parse(const struct verb *v, int argc, char **argv, struct args *a, struct den_err *err);
 

@@ -147,6 +147,8 @@ bool cli_color(const struct args *a)
 	       strcmp(term, "dumb");
 }
 
+int (*cli_keeper)(const char *state, const char *id);
+
 static void show_progress(const char *text, void *user)
 {
 	cli_note(user, "%s", text);
@@ -155,6 +157,7 @@ static void show_progress(const char *text, void *user)
 int cli_open(const struct args *a, struct den **ret, struct den_err *err)
 {
 	struct den_options opt = { .size = sizeof(opt), .state = a->state, .own_keepers = true,
+		.keeper = cli_keeper,
 		.progress = show_progress, .progress_user = (void *)a };
 
 	return den_open(&opt, ret, err);

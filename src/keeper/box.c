@@ -148,6 +148,17 @@ static int on_cloned(pid_t pid, void *user, struct den_err *err)
 	return store_proc_put(k->boxfd, &p, err);
 }
 
+/* Of the box, for its life: from its id, whose 90 bits are random. */
+static void machine_id(const struct box_id *id, char out[static 33])
+{
+	uint64_t h[2] = { 0xcbf29ce484222325ULL, 0x84222325cbf29ce4ULL };
+
+	for (const char *p = id->s; *p; p++)
+		for (int i = 0; i < 2; i++)
+			h[i] = (h[i] ^ (uint64_t)(unsigned char)*p) * (0x100000001b3ULL + 2 * (uint64_t)i);
+	snprintf(out, 33, "%016llx%016llx", (unsigned long long)h[0], (unsigned long long)h[1]);
+}
+
 static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, char **init_path,
 	struct buf *box_path, struct den_err *err)
 {
@@ -168,7 +179,8 @@ static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, 
 		.host_net = !strcmp(k->row.info.spec.net, "host-test"), .cloned = on_cloned, .user = k,
 	};
 	snprintf(p->boot_id, sizeof(p->boot_id), "%s", k->row.info.boot_id);
-	return random_hex(p->machine_id, 16, err);
+	machine_id(&k->id, p->machine_id);
+	return 0;
 }
 
 static void init_frame(struct conn *c, const struct wire_frame *f)
@@ -305,12 +317,21 @@ int box_up(struct keeper *k, struct den_err *err)
 
 /* ---- create and open ---- */
 
+static int listen_for_clients(struct keeper *k, struct den_err *err)
+{
+	if (place_listen(k->boxfd, PLACE_KEEPER_SOCK, &k->listen.fd, err) < 0)
+		return -1;
+	return loop_add(k->loop, &k->listen, err);
+}
+
 static void late_row_cb(struct loop_timer *t)
 {
 	struct keeper *k = CONTAINER_OF(t, struct keeper, late_row);
 	struct den_err err;
 
-	(void)box_save(k, &err); /* only so that den ls shows it; nothing was promised */
+	/* only so that den ls shows it and den exec finds it; nothing was promised */
+	if (listen_for_clients(k, &err) == 0)
+		(void)box_save(k, &err);
 }
 
 static void undo_create(struct keeper *k)
@@ -341,14 +362,12 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		return -1;
 	if (box_up(k, err) < 0)
 		return -1;
-	if (place_listen(k->boxfd, PLACE_KEEPER_SOCK, &k->listen.fd, err) < 0 ||
-		loop_add(k->loop, &k->listen, err) < 0)
-		return -1;
 	if ((s->flags & BOX_EPHEMERAL) && !s->name) {
-		/* Nothing durable was promised, and a row costs more than such a box's whole life. */
+		/* Nobody can know of it yet, nothing durable was promised, and a row costs more than
+		 * such a box's whole life. */
 		k->late_row.cb = late_row_cb;
 		loop_timer_set(k->loop, &k->late_row, clock_mono_ns() + ROW_LATE_MS * NS_PER_MS);
-	} else if (box_save(k, err) < 0) {
+	} else if (listen_for_clients(k, err) < 0 || box_save(k, err) < 0) {
 		return -1;
 	}
 	owner->owner = s->flags & BOX_EPHEMERAL;
@@ -471,9 +490,7 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 	}
 	if (adopt(k, err) < 0)
 		return -1;
-	if (place_listen(k->boxfd, PLACE_KEEPER_SOCK, &k->listen.fd, err) < 0)
-		return -1;
-	return loop_add(k->loop, &k->listen, err);
+	return listen_for_clients(k, err);
 }
 
 /* ---- down, pause, delete ---- */

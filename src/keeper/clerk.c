@@ -28,7 +28,7 @@ struct list_out {
 /* Does a keeper hold it? */
 static bool has_keeper(int boxfd)
 {
-	auto_fd fd = openat(boxfd, PLACE_LOCK, O_RDWR | O_CLOEXEC);
+	auto_fd fd = openat(boxfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	return fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 }

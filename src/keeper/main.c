@@ -311,12 +311,22 @@ static void accept_cb(struct loop_source *s, uint32_t events)
 /* Whoever started us may have anything: start from nothing. */
 static int clean_process(void)
 {
+	bool test = getenv("DEN_TEST");
+	sigset_t none;
 	int null;
 
 	prctl(PR_SET_NAME, "den-keeper", 0, 0, 0);
+	for (int i = 1; i < 65; i++)
+		signal(i, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
+	clearenv();
+	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
+	if (test)
+		setenv("DEN_TEST", "1", 1);
 	if (chdir("/") < 0)
 		return -1;
 	umask(077);

@@ -200,10 +200,12 @@ void disk_stats(struct keeper *k, struct box_stats *st)
 		}
 		return;
 	}
-	fd = openat(k->boxfd, "up", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	st->disk = du(fd, &entries, 0);
+	for (size_t t = 0; t < k->tmpl.n_trees || t < 2; t++) {
+		snprintf(path, sizeof(path), "u%zu", t);
+		fd = openat(k->boxfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		if (fd >= 0)
+			st->disk += du(fd, &entries, 0);
+	}
 	st->disk_limit = 0;
 	st->has |= 1 << 7;
 }

@@ -11,6 +11,7 @@ struct den {
 	char *state, *exe;
 	int fd; /* state directory; -1: not there yet */
 	bool own_keepers;
+	int (*keeper)(const char *state, const char *id);
 	void (*progress)(const char *text, void *user);
 	void *progress_user;
 };

@@ -38,6 +38,7 @@ int den_open(const struct den_options *opt, struct den **ret, struct den_err *er
 	d->fd = -1;
 	d->state = mem_take(&state);
 	d->own_keepers = opt && opt->own_keepers;
+	d->keeper = opt ? opt->keeper : NULL;
 	d->progress = opt ? opt->progress : NULL;
 	d->progress_user = opt ? opt->progress_user : NULL;
 	d->exe = mem_strdup(opt && opt->exe ? opt->exe : env && *env ? env : DEN_EXE_PATH);
@@ -111,14 +112,42 @@ static int first(void *arg)
 	_exit(0);
 }
 
+/* A copy of this process becomes the keeper: no second start of the program. */
+static pid_t keeper_fork(struct den *d, const struct box_id *id, int fd)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	if (fd == 3)
+		fcntl(3, F_SETFD, 0);
+	else if (dup2(fd, 3) < 0)
+		_exit(127);
+	_exit(d->keeper(d->state, id ? id->s : NULL));
+}
+
+static pid_t keeper_exec(struct start *s)
+{
+	auto_free char *stack = mem_alloc(64 << 10);
+	sigset_t all, old;
+	pid_t pid;
+
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &old); /* no handler of ours may run on borrowed memory */
+	pid = clone(first, stack + (64 << 10), CLONE_VM | CLONE_VFORK | SIGCHLD, s);
+	if (pid > 0 && (!s->own || s->sys))
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	return pid;
+}
+
 int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, pid_t *ret_pid, struct den_err *err)
 {
 	char *argv[] = { (char *)"den", (char *)"__keeper", d->state, id ? (char *)id->s : NULL, NULL };
 	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL, NULL };
 	static char test[] = "DEN_TEST=1";
 	struct start s = { d->exe, argv, env, -1, 0, d->own_keepers };
-	auto_free char *stack = NULL;
-	sigset_t all, old;
 	int sv[2];
 	pid_t pid;
 
@@ -127,14 +156,7 @@ int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, pid_t *ret
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
 		return den_fail_sys(err, errno, "socketpair");
 	s.fd = sv[1];
-	stack = mem_alloc(64 << 10);
-	sigfillset(&all);
-	sigprocmask(SIG_BLOCK, &all, &old); /* no handler of ours may run on borrowed memory */
-	pid = clone(first, stack + (64 << 10), CLONE_VM | CLONE_VFORK | SIGCHLD, &s);
-	if (pid > 0 && (!s.own || s.sys))
-		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-			;
-	sigprocmask(SIG_SETMASK, &old, NULL);
+	pid = d->keeper ? keeper_fork(d, id, sv[1]) : keeper_exec(&s);
 	close(sv[1]);
 	if (pid < 0 || s.sys) {
 		close(sv[0]);

@@ -139,16 +139,11 @@ static int make_tree_dirs(int boxfd, size_t n_trees)
 {
 	char path[32];
 
-	if (mkdirat(boxfd, "up", 0755) < 0)
-		return -1;
 	for (size_t t = 0; t < n_trees; t++) {
-		snprintf(path, sizeof(path), "up/%zu", t);
+		snprintf(path, sizeof(path), "u%zu", t);
 		if (mkdirat(boxfd, path, 0755) < 0)
 			return -1;
-		snprintf(path, sizeof(path), "up/%zu/u", t);
-		if (mkdirat(boxfd, path, 0755) < 0)
-			return -1;
-		snprintf(path, sizeof(path), "up/%zu/w", t);
+		snprintf(path, sizeof(path), "w%zu", t);
 		if (mkdirat(boxfd, path, 0700) < 0)
 			return -1;
 	}
@@ -157,7 +152,7 @@ static int make_tree_dirs(int boxfd, size_t n_trees)
 
 int store_box_lock(int boxfd, int *ret_lock, struct den_err *err)
 {
-	auto_fd fd = openat(boxfd, PLACE_LOCK, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	auto_fd fd = openat(boxfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct stat st;
 
 	if (fd < 0)

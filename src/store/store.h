@@ -54,7 +54,7 @@ void store_release_slot(struct store *s, uint64_t slot);
 #define STORE_SLOTS 16384U	      /* ranges: as many boxes at once */
 #define STORE_ID_BASE 0x40000000U     /* first id of the first range */
 
-/* boxes/ID with up/N/u and up/N/w; locked. */
+/* boxes/ID, locked, with uN (the box's changes to the N-th tree) and wN (overlayfs's own). */
 int store_box_make(struct store *s, const struct box_id *id, size_t n_trees, int *ret_dir, int *ret_lock,
 	struct den_err *err);
 /* DEN_CONFLICT: another keeper has it. */

@@ -7,7 +7,7 @@
  *   ids/N               -> ID   likewise the claim on the N-th range of 65,536 user ids
  *   lib/den-init-HASH   process 1 for boxes, execute-only
  *   templates/...
- *   boxes/ID/lock       flock()ed by the keeper as long as it lives
+ *   boxes/ID/           flock()ed by the keeper as long as it lives
  *   boxes/ID/keeper.sock   the keeper listens here
  *   boxes/ID/init.sock     init listens here (the socket reaches the box as a descriptor)
  *   boxes/ID/...           the file system: store's
@@ -25,7 +25,6 @@
 #define PLACE_BOXES "boxes"
 #define PLACE_KEEPER_SOCK "keeper.sock"
 #define PLACE_INIT_SOCK "init.sock"
-#define PLACE_LOCK "lock"
 
 /* The state directory by the rules of den_options.state. Does not touch the disk. */
 int place_state(const char *asked, char **ret, struct den_err *err);

@@ -98,13 +98,10 @@ static int make_dirs(int fd, size_t n_trees, struct den_err *err)
 	for (size_t t = 0; t < n_trees; t++) {
 		char path[32];
 
-		snprintf(path, sizeof(path), "%zu", t);
+		snprintf(path, sizeof(path), "u%zu", t);
 		if (mkdirat(fd, path, 0755) < 0 && errno != EEXIST)
 			return den_fail_sys(err, errno, "prepare disk");
-		snprintf(path, sizeof(path), "%zu/u", t);
-		if (mkdirat(fd, path, 0755) < 0 && errno != EEXIST)
-			return den_fail_sys(err, errno, "prepare disk");
-		snprintf(path, sizeof(path), "%zu/w", t);
+		snprintf(path, sizeof(path), "w%zu", t);
 		if (mkdirat(fd, path, 0700) < 0 && errno != EEXIST)
 			return den_fail_sys(err, errno, "prepare disk");
 	}

@@ -6,5 +6,5 @@
 
 /* Makes boxes/ID/disk.img when missing. */
 int disk_make(const struct plan *p, struct den_err *err);
-/* Mounts it, detached, with N/u and N/w for each tree; returns the descriptor. Needs root. */
+/* Mounts it, detached, with uN and wN for each tree; returns the descriptor. Needs root. */
 int disk_mount(const struct plan *p, struct den_err *err);

@@ -20,7 +20,7 @@ struct launch {
 	int cg_fds[CG_FDS_MAX], n_cg_fds;
 	int lower_fd[LAYERS_MAX];	 /* detached mounts, in the order of plan->trees and lowers */
 	int n_lowers;
-	int upper_fd;			 /* detached mount that holds N/u and N/w of each tree */
+	int upper_fd;			 /* detached mount that holds uN and wN of each tree */
 	int mount_fd[SPEC_MAX_MOUNTS];	 /* detached mounts of spec->mounts */
 	int mount_is_file[SPEC_MAX_MOUNTS];
 	int init_fd;			 /* den-init on a read-only mount, O_PATH */
@@ -36,7 +36,7 @@ struct launch {
 	char hostname[65];
 	char resolv[4096];
 	char orphan_s[24], memory[24];	 /* init's arguments */
-	char upper_path[4096];		 /* rootless: boxes/ID/up */
+	char upper_path[4096];		 /* rootless: boxes/ID */
 	int step;			 /* child: index of the running stage */
 };
 
@@ -52,7 +52,7 @@ int stage_pivot(struct launch *l, struct den_err *err);
 int stage_system(struct launch *l, struct den_err *err);
 int stage_mask(struct launch *l, struct den_err *err);
 int stage_shares(struct launch *l, struct den_err *err);
-int stage_etc(struct launch *l, struct den_err *err);
+int stage_owners(struct launch *l, struct den_err *err);
 
 /* Detached mount of a path (not recursive). */
 int mount_clone(int dirfd, const char *path, struct den_err *err);

@@ -4,7 +4,8 @@
  *
  *   /tmp (host's view)   a tmpfs to work on, seen by nobody else
  *     lN                 layers from the template (id-mapped, or as they are)
- *     up                 the box's own changes: N/u and N/w for the N-th tree
+ *     e                  files of this box alone (hostname, ...), the topmost layer of /
+ *     up                 the box's own changes: uN and wN for the N-th tree
  *     r                  the overlay that becomes /
  *
  * What needs the host's tree (devices, a visible /proc) is taken as detached mounts before
@@ -96,17 +97,55 @@ static int open_layers(struct launch *l, struct den_err *err)
 static int overlay(struct launch *l, size_t t, int first, int n, struct den_err *err)
 {
 	char opts[512], at[512];
-	int len = snprintf(opts, sizeof(opts), "lowerdir=");
+	int len = snprintf(opts, sizeof(opts), "lowerdir=%s", t ? "" : "e:");
 
 	for (int i = first; i < first + n; i++)
 		len += snprintf(opts + len, sizeof(opts) - (size_t)len, "%sl%d", i > first ? ":" : "", i);
 	/* userxattr: this overlay is mounted by the box's own root, with its rights and no more */
-	len += snprintf(opts + len, sizeof(opts) - (size_t)len, ",upperdir=up/%zu/u,workdir=up/%zu/w,userxattr%s",
+	len += snprintf(opts + len, sizeof(opts) - (size_t)len, ",upperdir=up/u%zu,workdir=up/w%zu,userxattr%s",
 		t, t, l->volatile_upper ? ",volatile" : "");
 	snprintf(at, sizeof(at), "r%s", t ? l->plan->trees[t].at : "");
 	if (mount("overlay", at, "overlay", 0, opts) < 0)
 		return den_fail_sys(err, errno, "overlay for '%s' (%s)", l->plan->trees[t].at, opts);
 	return 0;
+}
+
+static int make_dir(const char *path, mode_t mode, struct den_err *err)
+{
+	if (mkdir(path, mode) < 0 && errno != EEXIST)
+		return den_fail_sys(err, errno, "make '%s'", path);
+	return 0;
+}
+
+static int put_text(const char *path, const char *text, struct den_err *err)
+{
+	auto_fd fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+	size_t n = strlen(text);
+
+	if (fd < 0 || write(fd, text, n) != (ssize_t)n)
+		return den_fail_sys(err, errno, "write '%s'", path);
+	return 0;
+}
+
+/*
+ * Files that each box has of its own are a layer above the template: nothing is written to disk for
+ * them, each start has them right, and what the box changes in them is kept like any other change.
+ */
+static int make_own_files(struct launch *l, struct den_err *err)
+{
+	char text[512];
+
+	if (make_dir("e", 0755, err) < 0 || make_dir("e/etc", 0755, err) < 0)
+		return -1;
+	snprintf(text, sizeof(text), "%s\n", l->hostname);
+	if (put_text("e/etc/hostname", text, err) < 0)
+		return -1;
+	snprintf(text, sizeof(text),
+		"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", l->hostname);
+	if (put_text("e/etc/hosts", text, err) < 0 || put_text("e/etc/resolv.conf", l->resolv, err) < 0)
+		return -1;
+	snprintf(text, sizeof(text), "%s\n", l->plan->machine_id);
+	return put_text("e/etc/machine-id", text, err);
 }
 
 int stage_layers(struct launch *l, struct den_err *err)
@@ -119,8 +158,10 @@ int stage_layers(struct launch *l, struct den_err *err)
 		return -1;
 	if (mount_fs("tmpfs", STAGE_DIR, MS_NOSUID_ | MS_NODEV_, "mode=0700,size=1m", err) < 0)
 		return -1;
-	if (chdir(STAGE_DIR) < 0 || mkdir("up", 0700) < 0 || mkdir("r", 0700) < 0 || mkdir("e", 0555) < 0)
+	if (chdir(STAGE_DIR) < 0 || mkdir("up", 0700) < 0 || mkdir("r", 0700) < 0)
 		return den_fail_sys(err, errno, "working directory");
+	if (make_own_files(l, err) < 0)
+		return -1;
 	for (int i = 0; i < l->n_lowers; i++) {
 		char name[16];
 
@@ -213,13 +254,6 @@ int stage_pivot(struct launch *l, struct den_err *err)
 
 /* ---- after pivot: every path is the box's ---- */
 
-static int make_dir(const char *path, mode_t mode, struct den_err *err)
-{
-	if (mkdir(path, mode) < 0 && errno != EEXIST)
-		return den_fail_sys(err, errno, "make '%s'", path);
-	return 0;
-}
-
 static int make_file(const char *path, struct den_err *err)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
@@ -227,18 +261,6 @@ static int make_file(const char *path, struct den_err *err)
 	if (fd < 0)
 		return den_fail_sys(err, errno, "make '%s'", path);
 	close(fd);
-	return 0;
-}
-
-static int put_text(const char *path, const char *text, struct den_err *err)
-{
-	auto_fd fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-	size_t n = strlen(text);
-
-	if (fd < 0 && errno == EEXIST)
-		return 0; /* of an earlier start, or the box's own */
-	if (fd < 0 || write(fd, text, n) != (ssize_t)n)
-		return den_fail_sys(err, errno, "write '%s'", path);
 	return 0;
 }
 
@@ -393,24 +415,13 @@ static int apply_owners(int fd, struct den_err *err)
 	return 0;
 }
 
-int stage_etc(struct launch *l, struct den_err *err)
+int stage_owners(struct launch *l, struct den_err *err)
 {
-	char text[512];
-	bool first = access("/etc/machine-id", F_OK) < 0;
-
-	if (make_dir("/etc", 0755, err) < 0)
+	if (l->owners_fd < 0 || access("/var/lib/den-owned", F_OK) == 0)
+		return 0;
+	if (apply_owners(l->owners_fd, err) < 0)
 		return -1;
-	snprintf(text, sizeof(text), "%s\n", l->hostname);
-	if (put_text("/etc/hostname", text, err) < 0)
-		return -1;
-	snprintf(text, sizeof(text),
-		"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", l->hostname);
-	if (put_text("/etc/hosts", text, err) < 0 || put_text("/etc/resolv.conf", l->resolv, err) < 0)
-		return -1;
-	if (first && l->owners_fd >= 0 && apply_owners(l->owners_fd, err) < 0)
-		return -1;
-	snprintf(text, sizeof(text), "%s\n", l->plan->machine_id);
-	return put_text("/etc/machine-id", text, err);
+	return put_text("/var/lib/den-owned", "", err);
 }
 
 /* Over what the kernel shows of the whole machine. Writing there fails for a box's root by its ids

@@ -263,7 +263,7 @@ static const struct {
 	{ "pivot", stage_pivot },	/* after this no host path resolves, and no link of the box leaves it */
 	{ "system", stage_system },	/* /proc /sys /dev /run */
 	{ "shares", stage_shares },	/* --mount, over the system's */
-	{ "etc", stage_etc },
+	{ "owners", stage_owners },	/* first start, where the template could not be owned right */
 	{ "mask", stage_mask },
 	{ "limits", stage_limits },
 	{ "caps", stage_caps },		/* after the last mount */
