@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "compat.h"
 #include "mem.h"
 
 static const char *const code_str[] = {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include "compat.h"
 #include "mem.h"
 
 void fd_close(int *fd)

@@ -1,10 +1,14 @@
 #include "mem.h"
 
 #include <link.h>
+#ifdef __GLIBC__
 #include <malloc.h>
+#endif
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include "compat.h"
 
 static void *checked(void *p)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "compat.h"
 #include "mem.h"
 
 int parse_u64(const char *text, uint64_t min, uint64_t max, uint64_t *ret, struct den_err *err)

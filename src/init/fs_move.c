@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "compat.h"
 #include "fs_ops.h"
 #include "mem.h"
 #include "tree.h"
