@@ -12,7 +12,7 @@ exec </dev/null >&2
 PATH=$PATH:/usr/sbin:/sbin
 
 # zlib1g-dev: pkg-config names it for a static link with SQLite.
-build='gcc libc6-dev make meson ninja-build pkg-config libsqlite3-dev zlib1g-dev libseccomp-dev'
+build='gcc libc6-dev musl-tools make meson ninja-build pkg-config libsqlite3-dev zlib1g-dev libseccomp-dev'
 # sudo, uidmap: boxes are made from the host's own programs, and tests use these inside.
 test="$build bash python3 procps util-linux uidmap sudo e2fsprogs mandoc clang libclang-rt-dev"
 fuzz="$build clang libclang-rt-dev"

@@ -171,7 +171,8 @@ test_processor_time_of_the_whole_tree_is_limited() {
 	b=$(box)
 	t=$(now_ms)
 	try timeout 40 "$DEN" exec --cpu-time 1s --grace 200ms "$b" -- /attacks/attack-bomb spin 3
-	[ "$rc" = 143 ] || [ "$rc" = 137 ] || fail "$(told)"
+	# Without a cgroup the kernel's own limit of one process may come first: SIGXCPU.
+	[ "$rc" = 143 ] || [ "$rc" = 137 ] || [ "$rc" = 152 ] || fail "$(told)"
 	want_err_has cpu
 	at_most milliseconds $(($(now_ms) - t)) 15000
 	soon 3 not den exec "$b" -- pgrep -f attack-bomb >/dev/null || fail "a child spins on"

@@ -139,7 +139,8 @@ def shell(t):
     t.send("\x1a")
     t.expect("Stopped")
     t.send("kill %1; wait; echo job-$((1+1))\r")
-    t.expect("job-2")
+    t.expect("\njob-2")  # not the echo of what was typed
+    t.expect("# ")
     t.send("\x04")
     t.expect_status(0)
     t.expect_restored()
