@@ -77,9 +77,9 @@ struct den_options {
 	const char *state; /* state directory; NULL: $DEN_STATE, else /var/lib/den as root, else
 			      $XDG_STATE_HOME/den, else ~/.local/state/den */
 	const char *exe;   /* the den executable; NULL: $DEN_EXE, else the installed one */
-	bool own_keepers;  /* keepers that this program starts are its children; closing a box that is
-			      gone waits for its keeper. false: they are nobody's children, and the
-			      program never sees a SIGCHLD for them */
+	bool own_keepers;  /* keepers that this program starts are its children, for a program that ends
+			      soon. false: they are nobody's children, and the program never sees a
+			      SIGCHLD or a zombie of theirs */
 	/* For a program that carries the keeper inside itself, as den does: called in a forked child, with
 	 * the socket as descriptor 3, instead of executing `exe`. NULL for all others. */
 	int (*keeper)(const char *state, const char *id);

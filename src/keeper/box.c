@@ -343,10 +343,9 @@ static void undo_create(struct keeper *k)
 	if (k->row_written)
 		(void)store_delete(k->store, &k->id, &ignored);
 	fd_close(&k->boxfd);
-	(void)box_remove_files(k->store, &k->id, &ignored);
+	k->in_trash = store_box_trash(k->store, &k->id, &ignored) == 0;
 	if (k->row.slot != UINT64_MAX)
 		store_release_slot(k->store, k->row.slot);
-	fd_close(&k->lock);
 }
 
 static int create_claimed(struct keeper *k, struct client *owner, struct den_err *err)
@@ -517,7 +516,8 @@ void box_down(struct keeper *k, const char *reason)
 	loop_remove(k->loop, &k->init_pid);
 	loop_timer_clear(&k->kill);
 	loop_timer_clear(&k->runtime);
-	k->ops->stop(&k->wall);
+	/* of a box that stays, acknowledged changes are on disk when its file systems are unmounted */
+	k->ops->stop(&k->wall, k->gone || (k->row.info.spec.flags & BOX_EPHEMERAL));
 	kexec_box_down(k);
 	k->init_up = false;
 	conn_close(&k->init);
@@ -567,23 +567,23 @@ int box_pause(struct keeper *k, bool on, struct den_err *err)
 	return box_save(k, err);
 }
 
-struct removal {
+struct emptying {
 	struct store *s;
-	const struct box_id *id;
+	const struct box_id *mine;
 };
 
-static int remove_files(void *arg, struct den_err *err)
+static int empty_trash(void *arg, struct den_err *err)
 {
-	struct removal *r = arg;
+	struct emptying *e = arg;
 
-	return store_box_remove(r->s, r->id, err);
+	return store_trash_empty(e->s, e->mine, err);
 }
 
-int box_remove_files(struct store *s, const struct box_id *id, struct den_err *err)
+int box_empty_trash(struct store *s, const struct box_id *mine, struct den_err *err)
 {
-	struct removal r = { s, id };
+	struct emptying e = { s, mine };
 
-	return wall_as_box_root(remove_files, &r, err);
+	return wall_as_box_root(empty_trash, &e, err);
 }
 
 int box_delete(struct keeper *k, struct den_err *err)
@@ -612,14 +612,14 @@ int box_delete(struct keeper *k, struct den_err *err)
 		fd_close(&k->listen.fd);
 	}
 	fd_close(&k->boxfd);
-	if (box_remove_files(k->store, &k->id, err) < 0)
+	if (store_box_trash(k->store, &k->id, err) < 0)
 		return -1;
+	k->in_trash = true; /* emptied when all clients have been told, see keeper_main() */
 	if (k->row.slot != UINT64_MAX)
 		store_release_slot(k->store, k->row.slot);
 	if (k->row_written && store_delete(k->store, &k->id, err) < 0)
 		return -1;
 	if (named)
 		store_release_name(k->store, k->row.info.spec.name);
-	fd_close(&k->lock);
-	return 0;
+	return 0; /* the lock goes with the process */
 }

@@ -98,10 +98,10 @@ static int remove_box(struct gc *g, const struct box_id *id, int boxfd, const st
 
 	(void)store_proc_get(boxfd, &proc, &pidfd);
 	if (ops && ops->adopt(&p, proc.pid, pidfd, &w, err) == 0) {
-		ops->stop(&w);
+		ops->stop(&w, false);
 		ops->clean(&w);
 	}
-	if (box_remove_files(g->s, id, err) < 0)
+	if (store_box_trash(g->s, id, err) < 0)
 		return -1;
 	if (row) {
 		if (row->slot != UINT64_MAX && geteuid() == 0)
@@ -253,6 +253,8 @@ int clerk_sweep(struct store *s, void (*removed)(const char *what, void *user), 
 			r = gc_box(&g, &id, err);
 	}
 	closedir(d);
+	if (r == 0)
+		r = box_empty_trash(s, NULL, err);
 	if (r == 0)
 		r = gc_orphan_rows(&g, err);
 	if (r == 0)

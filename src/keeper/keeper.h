@@ -69,6 +69,7 @@ struct keeper {
 	uint32_t next_chan, next_exec;
 	struct loop_timer runtime, late_row, kill, owner_gone, leave, idle;
 	bool stopping;
+	bool in_trash; /* its files are still to be freed */
 	bool gone; /* deleted: answer nothing more, leave when all is sent */
 };
 
@@ -85,7 +86,7 @@ int box_pause(struct keeper *k, bool on, struct den_err *err);
 int box_delete(struct keeper *k, struct den_err *err);
 void box_down(struct keeper *k, const char *reason);
 int box_save(struct keeper *k, struct den_err *err);
-int box_remove_files(struct store *s, const struct box_id *id, struct den_err *err);
+int box_empty_trash(struct store *s, const struct box_id *mine, struct den_err *err);
 void box_put_info(struct keeper *k, struct buf *b);
 bool box_is_up(const struct keeper *k);
 

@@ -383,7 +383,7 @@ int keeper_main(const char *state, const char *id)
 	list_init(&k->clients);
 	list_init(&k->chans);
 	list_init(&k->execs);
-	k->boxfd = k->lock = k->wall.pidfd = -1;
+	k->boxfd = k->lock = k->wall.pidfd = k->wall.mntns = -1;
 	k->row.slot = UINT64_MAX;
 	k->listen = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = accept_cb };
 	if (keeper_run(k, state, id, &err) < 0) {
@@ -392,7 +392,16 @@ int keeper_main(const char *state, const char *id)
 		wire_put_err(&b, &err);
 		wire_frame_put(&frame, WM_FAIL, 0, b.p, (uint32_t)b.len);
 		(void)!write(FIRST_CLIENT_FD, frame.p, frame.len);
+		if (k->in_trash)
+			(void)box_empty_trash(k->store, &k->id, &err); /* release() at exit */
 		return 1;
+	}
+	/* Whoever waited has been answered. */
+	list_for_each(l, &k->clients)
+		conn_close(&CONTAINER_OF(l, struct client, link)->conn);
+	if (k->in_trash) {
+		k->ops->release(&k->wall);
+		(void)box_empty_trash(k->store, &k->id, &err);
 	}
 	return 0; /* the process ends here: memory goes with it */
 }

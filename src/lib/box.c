@@ -365,15 +365,18 @@ static void forget_execs(struct list *execs)
 
 void den_box_close(struct den_box *box)
 {
+	struct den_err ignored;
+
 	if (!box)
 		return;
+	if (box->owner && box->connected && !box->deleted && !box->reply)
+		(void)den_box_delete(box, true, &ignored);
 	forget_execs(&box->execs);
 	forget_execs(&box->done);
 	if (box->connected)
 		conn_close(&box->conn);
 	buf_free(&box->conn.rx);
-	/* It leaves when its last client does, unless it has a running box to keep. */
-	keeper_reap(&box->keeper, box->deleted || box->owner || !box->id.s[0]);
+	keeper_reap(&box->keeper, !box->id.s[0]); /* a clerk leaves at once */
 	loop_free(box->loop);
 	free(box);
 }

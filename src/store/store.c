@@ -194,13 +194,44 @@ int store_box_make(struct store *s, const struct box_id *id, size_t n_trees, int
 	return r < 0 || *ret_dir < 0 ? -1 : 0;
 }
 
-int store_box_remove(struct store *s, const struct box_id *id, struct den_err *err)
+int store_box_trash(struct store *s, const struct box_id *id, struct den_err *err)
 {
-	auto_fd dir = openat(s->fd, PLACE_BOXES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char from[64], to[64];
 
-	if (dir < 0)
-		return den_fail_sys(err, errno, "open boxes");
-	return tree_remove_at(dir, id->s, err);
+	snprintf(from, sizeof(from), PLACE_BOXES "/%s", id->s);
+	snprintf(to, sizeof(to), PLACE_TRASH "/%s", id->s);
+	if (renameat(s->fd, from, s->fd, to) == 0)
+		return 0;
+	if (errno == ENOENT && faccessat(s->fd, PLACE_TRASH, F_OK, 0) < 0 &&
+		mkdirat(s->fd, PLACE_TRASH, 0700) == 0 && renameat(s->fd, from, s->fd, to) == 0)
+		return 0;
+	return den_fail_sys(err, errno, "remove box '%s'", id->s);
+}
+
+int store_trash_empty(struct store *s, const struct box_id *mine, struct den_err *err)
+{
+	int fd = openat(s->fd, PLACE_TRASH, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+	int r = 0;
+
+	while (d && (de = readdir(d))) {
+		auto_fd box = -1, lock = -1;
+		struct box_id id;
+
+		if (box_id_parse(de->d_name, &id, NULL) < 0)
+			continue;
+		box = openat(fd, id.s, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if ((!mine || strcmp(mine->s, id.s)) && (box < 0 || store_box_lock(box, &lock, NULL) < 0))
+			continue; /* its own keeper is at it */
+		if (tree_remove_at(fd, id.s, err) < 0)
+			r = -1;
+	}
+	if (d)
+		closedir(d);
+	else
+		fd_close(&fd);
+	return r;
 }
 
 /* ---- its process ---- */

@@ -59,7 +59,11 @@ int store_box_make(struct store *s, const struct box_id *id, size_t n_trees, int
 	struct den_err *err);
 /* DEN_CONFLICT: another keeper has it. */
 int store_box_lock(int boxfd, int *ret_lock, struct den_err *err);
-int store_box_remove(struct store *s, const struct box_id *id, struct den_err *err);
+/* Deleting is a rename: from then on there is no such box. Freeing what it held takes longer and is
+ * done after whoever waits has been told; what a crash leaves of it is swept. */
+int store_box_trash(struct store *s, const struct box_id *id, struct den_err *err);
+/* Frees what is in the trash and nobody's: whoever deletes holds the lock, except of `mine`. */
+int store_trash_empty(struct store *s, const struct box_id *mine, struct den_err *err);
 
 /* The process that runs as the box's init, so that a later keeper finds it. */
 struct box_proc {

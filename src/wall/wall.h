@@ -43,8 +43,8 @@ struct plan {
 	const char *owners;	     /* file with "path uid gid" lines to apply at first start; NULL: none */
 	char boot_id[37], machine_id[33];
 	bool host_net;		     /* tests only */
-	/* Called when init's process exists and before it may do anything: what it writes down is there
-	 * when the keeper dies a moment later. */
+	/* Called when init's process exists and before it executes: what it writes down is there when the
+	 * keeper dies a moment later. */
 	int (*cloned)(pid_t pid, void *user, struct den_err *err);
 	void *user;
 };
@@ -55,6 +55,7 @@ struct wall_box {
 	pid_t pid;    /* init, on the host */
 	int pidfd;
 	struct cgroup *cg; /* NULL: this host gives us none */
+	int mntns;    /* held while a box that is deleted goes down, see stop() */
 	char *note;   /* what could not be had, for den inspect; NULL: nothing */
 };
 
@@ -76,8 +77,10 @@ struct wall_ops {
 	int (*pids)(struct wall_box *b, pid_t **ret, size_t *n, struct den_err *err);
 	uint64_t (*oom_kills)(struct wall_box *b);
 	uint64_t (*pids_refused)(struct wall_box *b);
-	/* Ends every process; idempotent, cannot fail. init is dead when it returns. */
-	void (*stop)(struct wall_box *b);
+	/* Ends every process; idempotent, cannot fail. init is dead when it returns. With `later`, taking
+	 * its mounts apart (which costs more than all else) is left for release(). */
+	void (*stop)(struct wall_box *b, bool later);
+	void (*release)(struct wall_box *b);
 	/* Frees what the host holds for a box that is down. */
 	void (*clean)(struct wall_box *b);
 	/* Removes what boxes that are not alive left on the host. */

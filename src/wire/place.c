@@ -69,7 +69,7 @@ static int make_parents(const char *path, struct den_err *err)
 
 int place_open(const char *state, bool create, int *ret_fd, struct den_err *err)
 {
-	static const char *const sub[] = { PLACE_NAMES, PLACE_IDS, PLACE_LIB, PLACE_TEMPLATES,
+	static const char *const sub[] = { PLACE_NAMES, PLACE_IDS, PLACE_LIB, PLACE_TEMPLATES, PLACE_TRASH,
 		PLACE_BOXES };
 	auto_fd fd = -1;
 	struct stat st;

@@ -419,3 +419,46 @@ test_a_recycled_pid_is_not_taken_for_init() {
 	alive "$i" || fail "a stranger with init's old pid was killed"
 	kill "$i"
 }
+
+#@ root user timeout=120
+test_an_upload_whose_keeper_dies_is_whole_or_refused() {
+	local b
+	b=$(box)
+	B=$b /usr/bin/python3 - <<'PY'
+import json, os, random, signal, subprocess, sys, threading
+den, box = os.environ["DEN"], os.environ["B"]
+rand = random.Random(7)
+bad = []
+for i in range(60):
+    text = b"%06d\n" % i * 50000
+    keeper = json.loads(subprocess.check_output([den, "inspect", "--json", box]))["keeper_pid"]
+    through_file = i % 2
+    argv = [den, "fs", "write", "--atomic", box, "/root/f"] if through_file else [den, "exec", box, "--", "cat"]
+    p = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    t = threading.Timer(rand.uniform(0, 0.008), lambda: os.kill(keeper, signal.SIGKILL))
+    t.start()
+    try:
+        out, err = p.communicate(text, timeout=10)
+    except subprocess.TimeoutExpired:
+        bad.append("%d: %s hangs" % (i, argv[1]))
+        p.kill()
+        p.communicate()
+        continue
+    finally:
+        t.cancel()
+        t.join()
+    if p.returncode == 0:
+        have = out if not through_file else subprocess.run([den, "fs", "cat", box, "/root/f"], stdout=subprocess.PIPE).stdout
+        if have != text:
+            bad.append("%d: %s ended with 0, but %d of %d bytes arrived" % (i, argv[1], len(have), len(text)))
+for b in bad:
+    print(b)
+sys.exit(1 if bad else 0)
+PY
+	# What served a broken upload must be gone, too.
+	soon 5 only_init "$b" || fail "left in the box: $(den ps "$b" | sed -n '/^Processes/,$p')"
+}
+
+only_init() {
+	[ "$(den ps --json "$1" | /usr/bin/python3 -c 'import json, sys; print(len(json.load(sys.stdin)["processes"]))')" = 1 ]
+}

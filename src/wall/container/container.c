@@ -2,9 +2,11 @@
 #include "container.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -60,7 +62,7 @@ static int container_start(const struct plan *p, struct wall_box *ret, struct de
 	struct cgroup *cg = NULL;
 	struct den_err why = { 0 };
 
-	*ret = (struct wall_box){ .pidfd = -1 };
+	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1 };
 	if (p->spec->disk && geteuid() != 0)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"--disk cannot be enforced for an ordinary user; run den as root, or leave it out");
@@ -90,7 +92,7 @@ static int container_adopt(
 	struct den_err why;
 
 	(void)err;
-	*ret = (struct wall_box){ .pid = pid, .pidfd = pidfd };
+	*ret = (struct wall_box){ .pid = pid, .pidfd = pidfd, .mntns = -1 };
 	if (cgroup_open(p->id, p->tag, &ret->cg, &why) < 0)
 		ret->note = mem_strdup(why.msg);
 	return 0;
@@ -152,13 +154,21 @@ static uint64_t container_pids_refused(struct wall_box *b)
 
 /* Process 1 of a pid namespace takes all others with it; the kernel does not let it go before they
  * are gone. A frozen box has to be thawed for that. */
-static void container_stop(struct wall_box *b)
+static void container_stop(struct wall_box *b, bool later)
 {
 	struct pollfd p = { .fd = b->pidfd, .events = POLLIN };
 	struct den_err err;
 
 	if (b->pidfd < 0)
 		return;
+	if (later) {
+		char path[64];
+
+		/* A mount namespace lives as long as somebody holds it, and goes with its last process
+		 * else, which is not reaped before all is unmounted. */
+		snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)b->pid);
+		b->mntns = open(path, O_RDONLY | O_CLOEXEC);
+	}
 	syscall(SYS_pidfd_send_signal, b->pidfd, SIGKILL, NULL, 0);
 	if (poll(&p, 1, 0) == 0 && b->cg)
 		(void)cgroup_freeze(b->cg, false, &err);
@@ -168,6 +178,11 @@ static void container_stop(struct wall_box *b)
 	while (waitpid(b->pid, NULL, 0) < 0 && errno == EINTR)
 		; /* ours to reap, or ECHILD when it was adopted */
 	fd_close(&b->pidfd);
+}
+
+static void container_release(struct wall_box *b)
+{
+	fd_close(&b->mntns);
 }
 
 static void container_clean(struct wall_box *b)
@@ -209,6 +224,7 @@ const struct wall_ops wall_container = {
 	.oom_kills = container_oom_kills,
 	.pids_refused = container_pids_refused,
 	.stop = container_stop,
+	.release = container_release,
 	.clean = container_clean,
 	.sweep = container_sweep,
 };

@@ -211,9 +211,12 @@ static int run_launch(struct launch *l, struct cgroup *cg, int go[2], int status
 	if (pid < 0)
 		return clone_failed(err);
 	fd_close(&l->err_fd);
-	if (l->plan->cloned(pid, l->plan->user, err) < 0 || idmap_write(pid, l->plan, err) < 0 ||
+	/* Where to find the process again is written down while it builds its file system; it executes
+	 * init only after that. */
+	if (idmap_write(pid, l->plan, err) < 0 ||
 		(l->plan->ids == IDS_MAPPED && map_layers(l, pid, err) < 0) ||
-		fd_write_all(go[1], "g", 1, err) < 0 || await_exec(status[0], err) < 0) {
+		fd_write_all(go[1], "g", 1, err) < 0 || l->plan->cloned(pid, l->plan->user, err) < 0 ||
+		fd_write_all(go[1], "x", 1, err) < 0 || await_exec(status[0], err) < 0) {
 		kill(pid, SIGKILL);
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;

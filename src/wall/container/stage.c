@@ -34,7 +34,8 @@ static const int caps_kept[] = { CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARC
 	CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_NET_BIND_SERVICE, CAP_NET_RAW,
 	CAP_SYS_CHROOT, CAP_MKNOD, CAP_AUDIT_WRITE, CAP_SETFCAP, CAP_IPC_OWNER, CAP_LEASE };
 
-/* Waits until the keeper has written the id maps and mapped the layers. */
+/* Waits until the keeper has written the id maps and mapped the layers; later, until it has written
+ * down who we are. If it dies instead, so do we. */
 static int stage_wait(struct launch *l, struct den_err *err)
 {
 	char c;
@@ -268,6 +269,7 @@ static const struct {
 	{ "limits", stage_limits },
 	{ "caps", stage_caps },		/* after the last mount */
 	{ "landlock", stage_landlock },
+	{ "recorded", stage_wait },	/* what could not be found again must not run */
 	{ "seccomp", stage_seccomp },	/* last: it forbids most calls above; needs SYS_ADMIN, gone at exec */
 	{ "exec", stage_exec },
 };
