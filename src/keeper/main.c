@@ -316,7 +316,7 @@ static int clean_process(void)
 	int null;
 
 	prctl(PR_SET_NAME, "den-keeper", 0, 0, 0);
-	for (int i = 1; i < 65; i++)
+	for (int i = 1; i < 32; i++)
 		signal(i, SIG_DFL);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);

@@ -82,7 +82,7 @@ static void second(struct start *s)
 {
 	sigset_t none;
 
-	for (int i = 1; i < 65; i++)
+	for (int i = 1; i < 32; i++)
 		if (i != SIGKILL && i != SIGSTOP)
 			signal(i, SIG_DFL);
 	sigemptyset(&none);

@@ -70,9 +70,13 @@ static int stage_cgroup(struct launch *l, struct den_err *err)
 
 static int stage_session(struct launch *l, struct den_err *err)
 {
+	static const int ignored[] = { SIGPIPE, SIGHUP, SIGINT }; /* by the keeper; exec would keep that */
+
 	(void)l;
 	if (setsid() < 0)
 		return den_fail_sys(err, errno, "setsid");
+	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
+		signal(ignored[i], SIG_DFL);
 	/* A session keyring of its own: the caller's keys are not to be found from here. */
 	syscall(SYS_keyctl, 1 /* KEYCTL_JOIN_SESSION_KEYRING */, NULL, 0, 0, 0);
 	umask(022);
