@@ -1,6 +1,6 @@
 /*
- * A wall is how a box is walled off. Each is one const table; a NULL operation is answered in one
- * place (keeper/box.c) with DEN_UNSUPPORTED.
+ * A wall is how a box is walled off. Each is one const table with every operation in it; what a wall
+ * cannot do, its operation answers with DEN_UNSUPPORTED and the reason.
  *
  * The keeper says what is wanted in a plan; a wall says what it made in a wall_box. It keeps no
  * other state: what a new keeper needs to take a box over is in the plan and the process id.
