@@ -88,11 +88,16 @@ test_a_killed_run_and_keeper_together_leave_nothing() {
 	"$DEN" run -- sh -c 'echo ready; exec sleep 1000' >o &
 	p=$!
 	soon 10 grep -q ready o
+	soon 5 some_box || fail "'den ls' does not know the box of a running 'den run'"
 	b=$(boxes)
 	kill -KILL "$(field "$b" keeper_pid)" $p
 	wait $p 2>/dev/null || :
 	# gc spares what is younger than ten seconds: it may be in the making.
 	soon 20 gc_leaves_no_boxes || fail "the box stayed: $(boxes)"
+}
+
+some_box() {
+	[ -n "$(boxes)" ]
 }
 
 gc_leaves_no_boxes() {
