@@ -251,7 +251,8 @@ static int watch_init(struct keeper *k, struct den_err *err)
 	k->runtime.cb = runtime_cb;
 	k->kill.cb = kill_cb;
 	if (k->row.info.spec.max_runtime_ms) {
-		int64_t left = k->row.info.started_ms + (int64_t)k->row.info.spec.max_runtime_ms - clock_wall_ms();
+		int64_t left = k->row.info.started_ms +
+			(int64_t)MIN(k->row.info.spec.max_runtime_ms, 1ULL << 43) - clock_wall_ms();
 
 		loop_timer_set(k->loop, &k->runtime, clock_mono_ns() + MAX(left, 1) * NS_PER_MS);
 	}
@@ -300,6 +301,9 @@ int box_up(struct keeper *k, struct den_err *err)
 		return -1;
 	}
 	k->stopping = false;
+	k->fresh = true;
+	k->init_known = false;
+	k->hello_records = 0;
 	k->row.info.state = BOX_RUNNING;
 	k->row.info.started_ms = clock_wall_ms();
 	k->row.info.stopped_ms = 0;
@@ -345,7 +349,7 @@ static void undo_create(struct keeper *k)
 	fd_close(&k->boxfd);
 	k->in_trash = store_box_trash(k->store, &k->id, &ignored) == 0;
 	if (k->row.slot != UINT64_MAX)
-		store_release_slot(k->store, k->row.slot);
+		store_release_slot(k->store, k->row.slot, &k->id);
 }
 
 static int create_claimed(struct keeper *k, struct client *owner, struct den_err *err)
@@ -356,6 +360,9 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		return -1;
 	k->row.version = mem_strdup(k->tmpl.version);
 	if (store_box_make(k->store, &k->id, k->tmpl.n_trees, &k->boxfd, &k->lock, err) < 0)
+		return -1;
+	/* the directory is there and locked: no claim of ours can be taken for a dead one's */
+	if (s->name && store_claim_name(k->store, s->name, &k->id, err) < 0)
 		return -1;
 	if (geteuid() == 0 && store_claim_slot(k->store, &k->id, &k->row.slot, err) < 0)
 		return -1;
@@ -390,15 +397,13 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 	s->id = mem_strdup(k->id.s);
 	k->row.info.state = BOX_CREATING;
 	k->row.info.created_ms = clock_wall_ms();
-	if (s->name && store_claim_name(k->store, s->name, &k->id, err) < 0)
-		return -1;
 	k->has_box = true;
 	if (create_claimed(k, owner, err) < 0) {
 		struct den_err why = *err;
 
 		undo_create(k);
 		if (s->name)
-			store_release_name(k->store, s->name);
+			store_release_name(k->store, s->name, &k->id);
 		*err = why;
 		k->gone = true;
 		return -1;
@@ -466,6 +471,17 @@ static int row_missing(struct keeper *k, struct den_err *err)
 	return 0;
 }
 
+/* Before clients are heard, what their requests refer to must be known. A frozen init cannot say. */
+static void await_init(struct keeper *k)
+{
+	struct den_err err;
+	int64_t until = clock_mono_ns() + 5 * NS_PER_SEC;
+
+	while (k->init_up && !k->init_known && k->row.info.state != BOX_PAUSED && clock_mono_ns() < until)
+		if (loop_step(k->loop, 100, &err) < 0)
+			break;
+}
+
 int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 {
 	k->id = *id;
@@ -473,6 +489,8 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 		return -1;
 	if (store_box_lock(k->boxfd, &k->lock, err) < 0)
 		return -1;
+	if (!store_box_is(k->store, id, k->boxfd)) /* moved to the trash before we had the lock */
+		return den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; it was just deleted", id->s);
 	if (store_get(k->store, id, &k->row, err) < 0) {
 		if (err->code != DEN_NOT_FOUND || row_missing(k, err) < 0)
 			return -1;
@@ -489,6 +507,7 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 	}
 	if (adopt(k, err) < 0)
 		return -1;
+	await_init(k);
 	return listen_for_clients(k, err);
 }
 
@@ -616,10 +635,10 @@ int box_delete(struct keeper *k, struct den_err *err)
 		return -1;
 	k->in_trash = true; /* emptied when all clients have been told, see keeper_main() */
 	if (k->row.slot != UINT64_MAX)
-		store_release_slot(k->store, k->row.slot);
+		store_release_slot(k->store, k->row.slot, &k->id);
 	if (k->row_written && store_delete(k->store, &k->id, err) < 0)
 		return -1;
 	if (named)
-		store_release_name(k->store, k->row.info.spec.name);
+		store_release_name(k->store, k->row.info.spec.name, &k->id);
 	return 0; /* the lock goes with the process */
 }

@@ -44,6 +44,8 @@ static int list_one(const struct box_row *row, void *user, struct den_err *err)
 
 	if (box_id_parse(info.spec.id, &id, err) < 0)
 		return -1;
+	if (info.state == BOX_DELETING && place_box(o->s->fd, &id, &boxfd, NULL) < 0)
+		return 0; /* its last step is gc's */
 	if (info.state == BOX_RUNNING || info.state == BOX_PAUSED) {
 		if (place_box(o->s->fd, &id, &boxfd, NULL) < 0)
 			return 0; /* goes in this very moment */
@@ -105,9 +107,9 @@ static int remove_box(struct gc *g, const struct box_id *id, int boxfd, const st
 		return -1;
 	if (row) {
 		if (row->slot != UINT64_MAX && geteuid() == 0)
-			store_release_slot(g->s, row->slot);
+			store_release_slot(g->s, row->slot, id);
 		if (row->info.spec.name)
-			store_release_name(g->s, row->info.spec.name);
+			store_release_name(g->s, row->info.spec.name, id);
 		if (store_delete(g->s, id, err) < 0)
 			return -1;
 	}
@@ -208,9 +210,9 @@ static int row_orphan(const struct box_row *row, void *user, struct den_err *err
 	if (box_id_parse(row->info.spec.id, &id, err) < 0 || box_alive(&id, g))
 		return 0;
 	if (row->info.spec.name)
-		store_release_name(g->s, row->info.spec.name);
+		store_release_name(g->s, row->info.spec.name, &id);
 	if (row->slot != UINT64_MAX && geteuid() == 0)
-		store_release_slot(g->s, row->slot);
+		store_release_slot(g->s, row->slot, &id);
 	strv_add(&g->orphans, id.s);
 	return 0;
 }

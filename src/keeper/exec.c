@@ -19,6 +19,8 @@
 #define ENDED_KEPT 64
 #define EXECS_MAX 1024
 #define CPU_CHECK_MIN_MS 20
+#define LAST_MS 3000 /* after KILL, until init's silence is taken for an answer */
+#define ARGV_SHOWN 4096 /* bytes of a command line that listings keep */
 
 /* ---- finding ---- */
 
@@ -130,7 +132,12 @@ static struct kexec *exec_by_ref(struct keeper *k, const struct ref *r, struct d
 
 /* ---- limits ---- */
 
-static void signal_tree(struct kexec *x, int sig)
+static void kexec_ended(struct kexec *x, const struct exec_result *r);
+static void tell_exit(struct chan *ch);
+static void thin_ended(struct keeper *k);
+static void chan_free(struct chan *ch);
+
+static void signal_tree(struct kexec *x, int sig, bool limit)
 {
 	struct keeper *k = x->k;
 	auto_buf b = { 0 };
@@ -145,12 +152,44 @@ static void signal_tree(struct kexec *x, int sig)
 	wire_put_u64(&b, F_EXEC, x->info.exec);
 	wire_put_u64(&b, F_SIG, (uint64_t)sig);
 	wire_put_u64(&b, F_SCOPE, 2);
+	if (limit)
+		wire_put_u64(&b, F_REASON, 1);
 	conn_send_buf(&k->init, WM_SIGNAL, 0, &b);
+}
+
+/* It was killed and init does not say so: then we do. What is left of it, if anything, goes with its
+ * group or with the box; nobody waits for it any longer. */
+static void last_cb(struct loop_timer *t)
+{
+	struct kexec *x = CONTAINER_OF(t, struct kexec, last);
+	struct exec_result killed = { .exited = false, .status = SIGKILL };
+	struct keeper *k = x->k;
+
+	kexec_ended(x, &killed);
+	list_for_each_safe(l, next, &k->chans) {
+		struct chan *ch = CONTAINER_OF(l, struct chan, link);
+
+		if (ch->x != x)
+			continue;
+		tell_exit(ch);
+		chan_free(ch);
+	}
+	thin_ended(k);
+}
+
+static void arm_last(struct kexec *x)
+{
+	x->last.cb = last_cb;
+	if (!x->last.when)
+		loop_timer_set(x->k->loop, &x->last, clock_mono_ns() + LAST_MS * NS_PER_MS);
 }
 
 static void grace_cb(struct loop_timer *t)
 {
-	signal_tree(CONTAINER_OF(t, struct kexec, grace), SIGKILL);
+	struct kexec *x = CONTAINER_OF(t, struct kexec, grace);
+
+	signal_tree(x, SIGKILL, true);
+	arm_last(x);
 }
 
 void kexec_kill(struct kexec *x, int sig, enum exec_reason why)
@@ -159,9 +198,11 @@ void kexec_kill(struct kexec *x, int sig, enum exec_reason why)
 		return;
 	if (why && !x->reason)
 		x->reason = why;
-	signal_tree(x, sig);
+	signal_tree(x, sig, true);
 	x->grace.cb = grace_cb;
-	if (sig != SIGKILL && !x->grace.when)
+	if (sig == SIGKILL)
+		arm_last(x);
+	else if (!x->grace.when)
 		loop_timer_set(x->k->loop, &x->grace,
 			clock_mono_ns() + (int64_t)(x->info.grace_ms ? x->info.grace_ms : EXEC_GRACE_MS) * NS_PER_MS);
 }
@@ -210,6 +251,7 @@ static void kexec_free(struct kexec *x)
 	loop_timer_clear(&x->timeout);
 	loop_timer_clear(&x->cpu);
 	loop_timer_clear(&x->grace);
+	loop_timer_clear(&x->last);
 	list_remove(&x->link);
 	exec_info_free(&x->info);
 	free(x);
@@ -285,6 +327,7 @@ static void kexec_ended(struct kexec *x, const struct exec_result *r)
 	loop_timer_clear(&x->timeout);
 	loop_timer_clear(&x->cpu);
 	loop_timer_clear(&x->grace);
+	loop_timer_clear(&x->last);
 	x->info.result = *r;
 	x->info.ended_ms = clock_wall_ms();
 	x->info.result.oom_kills = k->row.info.spec.memory ? k->ops->oom_kills(&k->wall) - x->oom_before : 0;
@@ -346,6 +389,8 @@ static int check_up(struct keeper *k, struct den_err *err)
 		return den_fail(err, DEN_NOT_FOUND, 0, "the box is gone");
 	if (k->row.info.state == BOX_PAUSED)
 		return den_fail(err, DEN_CONFLICT, 0, "the box is paused; 'den resume' lets it go on");
+	if (k->init_up && !k->init_known && !k->fresh)
+		return den_fail(err, DEN_CONFLICT, EAGAIN, "the box is just waking up; try again");
 	if (k->row.info.state != BOX_RUNNING || !k->init_up || k->stopping)
 		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
 	return 0;
@@ -401,13 +446,28 @@ static void complete_exec(struct keeper *k, struct exec_spec *s)
 	s->nofile = box->nofile;
 }
 
+/* The beginning of a command line: a listing needs no more, and must fit a frame. */
+static char **argv_shown(char *const *argv)
+{
+	char **out = NULL;
+	size_t left = ARGV_SHOWN;
+
+	for (size_t i = 0; argv[i] && left; i++) {
+		size_t n = MIN(strlen(argv[i]), left);
+
+		strv_addn(&out, argv[i], n);
+		left -= n;
+	}
+	return out;
+}
+
 static struct kexec *kexec_new(struct keeper *k, const struct exec_spec *s)
 {
 	struct kexec *x = mem_new(struct kexec);
 
 	x->k = k;
 	x->info.exec = s->exec;
-	x->info.argv = strv_copy((const char *const *)s->argv);
+	x->info.argv = argv_shown(s->argv);
 	x->info.tag = s->tag ? mem_strdup(s->tag) : NULL;
 	x->info.user = s->user ? mem_strdup(s->user) : NULL;
 	x->info.cwd = s->cwd ? mem_strdup(s->cwd) : NULL;
@@ -452,6 +512,14 @@ void kexec_request(struct client *c, const struct wire_frame *f)
 		return;
 	}
 	complete_exec(k, &s);
+	exec_spec_put(&b, &s);
+	if (b.len > WIRE_MAX_PAYLOAD - 64) { /* the box's own environment counts, too */
+		den_fail(&err, DEN_INVALID, E2BIG, "arguments and environment are too long");
+		conn_fail(&c->conn, f->chan, &err);
+		exec_spec_free(&s);
+		return;
+	}
+	b.len = 0;
 	s.exec = ++k->next_exec;
 	if (!(s.flags & EXEC_BUILTIN)) {
 		if (k->ops->exec_open(&k->wall, (uint32_t)s.exec, &group, &err) == 0)
@@ -472,6 +540,7 @@ void kexec_request(struct client *c, const struct wire_frame *f)
 	ch->credit = s.credit;
 	exec_spec_put(&b, &s);
 	conn_send_fds(&k->init, WM_EXEC, ch->ours, b.p, b.len, &group, group >= 0);
+	arm_limits(x); /* from now: an init that never starts it must not stop the clock */
 	exec_spec_free(&s);
 }
 
@@ -509,7 +578,7 @@ static int signal_exec(struct kexec *x, uint64_t sig, uint64_t scope, struct den
 	if (sig < 1)
 		return den_fail(err, DEN_INVALID, 0, "no signal was given");
 	if (scope == 2) {
-		signal_tree(x, (int)sig);
+		signal_tree(x, (int)sig, false);
 		return 0;
 	}
 	wire_put_u64(&b, F_EXEC, x->info.exec);
@@ -550,6 +619,8 @@ void kexec_relay(struct client *c, const struct wire_frame *f)
 
 	if (!ch || !c->k->init_up)
 		return; /* it ended while this was under way */
+	if (f->type == WM_IN)
+		ch->in_sent += f->len;
 	if (f->type == WM_CREDIT) {
 		struct ref r = { 0 };
 
@@ -575,10 +646,8 @@ static void on_started(struct keeper *k, struct chan *ch, const struct wire_fram
 	while (wire_next(&rd, &v, NULL) > 0)
 		if (v.tag == F_PID)
 			wire_u64(&v, 1 << 30, &pid, NULL);
-	if (!ch->x->info.pid) {
+	if (!ch->x->info.pid)
 		ch->x->info.pid = pid;
-		arm_limits(ch->x);
-	}
 	ch->started = true;
 	conn_send(&ch->client->conn, WM_STARTED, ch->theirs, f->p, f->len);
 	if (ch->detach)
@@ -624,14 +693,19 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 {
 	struct wire_reader rd = wire_reader(f->p, f->len);
 	struct wire_value v;
-	size_t n = 0;
+	uint64_t more = 0, highest = 0;
 
 	if (k->init_known)
 		return; /* it says so once */
-	while (wire_next(&rd, &v, NULL) > 0 && n++ < EXECS_MAX + ENDED_KEPT) {
+	while (wire_next(&rd, &v, NULL) > 0 && k->hello_records < EXECS_MAX + 4 * ENDED_KEPT) {
 		struct exec_info i;
 		struct kexec *x;
 
+		if (v.tag == F_FLAGS)
+			(void)wire_u64(&v, 1, &more, NULL);
+		if (v.tag == F_EXEC && wire_u64(&v, UINT32_MAX - EXECS_MAX, &highest, NULL) == 0)
+			k->next_exec = MAX(k->next_exec, (uint32_t)highest);
+		k->hello_records++;
 		if (v.tag != F_RECORD || exec_info_get(v.p, v.len, &i, NULL) < 0)
 			continue;
 		k->next_exec = MAX(k->next_exec, (uint32_t)i.exec);
@@ -648,7 +722,19 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 		if (!x->ended)
 			arm_limits(x);
 	}
-	k->init_known = true;
+	k->init_known = !more;
+}
+
+static uint64_t credit_in(const struct wire_frame *f)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+	uint64_t n = 0;
+
+	while (wire_next(&rd, &v, NULL) > 0)
+		if (v.tag == F_CREDIT)
+			(void)wire_u64(&v, UINT32_MAX, &n, NULL);
+	return n;
 }
 
 void kexec_from_init(struct keeper *k, const struct wire_frame *f)
@@ -692,6 +778,11 @@ void kexec_from_init(struct keeper *k, const struct wire_frame *f)
 		conn_send(&ch->client->conn, f->type, ch->theirs, f->p, f->len);
 		break;
 	case WM_IN_CREDIT:
+		if (credit_in(f) > ch->in_sent) {
+			box_down(k, "its init process broke the protocol");
+			return;
+		}
+		ch->in_sent -= credit_in(f);
 		conn_send(&ch->client->conn, f->type, ch->theirs, f->p, f->len);
 		break;
 	}

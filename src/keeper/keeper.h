@@ -26,7 +26,7 @@ struct kexec {
 	bool grouped;		 /* has a cgroup of its own */
 	bool ended;
 	enum exec_reason reason; /* decided by us; EXEC_BY_ITSELF: not yet */
-	struct loop_timer timeout, cpu, grace;
+	struct loop_timer timeout, cpu, grace, last;
 };
 
 /* A client's channel, and the channel to init that carries it. */
@@ -36,6 +36,7 @@ struct chan {
 	uint32_t theirs, ours;
 	struct kexec *x;
 	bool kill_on_close, detach, started;
+	uint64_t in_sent; /* stdin bytes passed on that init has not credited back */
 	uint64_t credit; /* bytes init may still send: it must keep to it, or the box is ended */
 };
 
@@ -57,6 +58,8 @@ struct keeper {
 	struct conn init;
 	bool init_up; /* init is a live connection */
 	bool init_known; /* init said which execs it has */
+	bool fresh;	 /* init was started by us: there is nothing to know */
+	unsigned hello_records;
 	/* the box; has_box false: a clerk */
 	bool has_box;
 	struct box_id id;
@@ -67,7 +70,7 @@ struct keeper {
 	struct wall_box wall;
 	bool row_written;
 	uint32_t next_chan, next_exec;
-	struct loop_timer runtime, late_row, kill, owner_gone, leave, idle;
+	struct loop_timer runtime, late_row, kill, owner_gone, leave, idle, relisten;
 	bool stopping;
 	bool in_trash; /* its files are still to be freed */
 	bool gone; /* deleted: answer nothing more, leave when all is sent */

@@ -295,6 +295,13 @@ static struct client *client_new(struct keeper *k, int fd, struct den_err *err)
 	return c;
 }
 
+static void relisten_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, relisten);
+
+	loop_set_events(k->loop, &k->listen, EPOLLIN);
+}
+
 static void accept_cb(struct loop_source *s, uint32_t events)
 {
 	struct keeper *k = CONTAINER_OF(s, struct keeper, listen);
@@ -302,8 +309,14 @@ static void accept_cb(struct loop_source *s, uint32_t events)
 	struct den_err err;
 
 	(void)events;
-	if (fd >= 0)
+	if (fd >= 0) {
 		client_new(k, fd, &err);
+	} else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+		/* they wait in the queue; asking again at once would only burn time */
+		loop_set_events(k->loop, s, 0);
+		k->relisten.cb = relisten_cb;
+		loop_timer_set(k->loop, &k->relisten, clock_mono_ns() + 200 * NS_PER_MS);
+	}
 }
 
 /* ---- the way in ---- */
@@ -342,17 +355,6 @@ static int clean_process(void)
 	return 0;
 }
 
-/* Before clients are heard, what their requests refer to must be known. A frozen init cannot say. */
-static void await_init(struct keeper *k)
-{
-	struct den_err err;
-	int64_t until = clock_mono_ns() + 5 * NS_PER_SEC;
-
-	while (k->init_up && !k->init_known && k->row.info.state != BOX_PAUSED && clock_mono_ns() < until)
-		if (loop_step(k->loop, 100, &err) < 0)
-			break;
-}
-
 static int keeper_run(struct keeper *k, const char *state, const char *id, struct den_err *err)
 {
 	struct box_id box;
@@ -363,7 +365,6 @@ static int keeper_run(struct keeper *k, const char *state, const char *id, struc
 	if (id) {
 		if (box_id_parse(id, &box, err) < 0 || box_open(k, &box, err) < 0)
 			return -1;
-		await_init(k);
 	}
 	c = client_new(k, FIRST_CLIENT_FD, err);
 	if (!c)

@@ -25,9 +25,15 @@ static struct den_exec *exec_by_chan(struct den_box *box, uint32_t chan)
 	return NULL;
 }
 
+static void exec_free(struct den_exec *e)
+{
+	buf_free(&e->in_kept);
+	free(e);
+}
+
 static void free_later_cb(struct loop_deferred *d)
 {
-	free(CONTAINER_OF(d, struct den_exec, free_later));
+	exec_free(CONTAINER_OF(d, struct den_exec, free_later));
 }
 
 static void exec_finish(struct den_exec *e, const struct den_err *err)
@@ -57,6 +63,30 @@ static uint64_t field_of(const struct wire_frame *f, uint16_t tag)
 	return n;
 }
 
+/* Some stdin bytes may have been under way to a keeper that died: init says how many it has. */
+static void resend_input(struct den_exec *e, uint64_t taken)
+{
+	uint64_t missing = e->in_sent > taken ? e->in_sent - taken : 0;
+
+	e->rejoining = false;
+	if (missing > e->in_kept.len) /* cannot be, unless somebody else feeds it as well */
+		missing = 0;
+	buf_consume(&e->in_kept, e->in_kept.len - (size_t)missing);
+	for (size_t at = 0; at < e->in_kept.len;) {
+		size_t part = MIN(e->in_kept.len - at, (size_t)WIRE_MAX_DATA);
+
+		conn_send(&e->box->conn, WM_IN, e->chan, e->in_kept.p + at, part);
+		at += part;
+	}
+	e->in_room = WIRE_WINDOW - missing;
+	if (e->in_eof)
+		conn_send(&e->box->conn, WM_IN_EOF, e->chan, NULL, 0);
+	if (e->in_wanted && e->ops && e->ops->writable) {
+		e->in_wanted = false;
+		e->ops->writable(e, e->user);
+	}
+}
+
 static void on_started(struct den_exec *e, const struct wire_frame *f)
 {
 	uint64_t off[2] = { field_of(f, F_OFF_OUT), field_of(f, F_OFF_ERR) };
@@ -72,6 +102,8 @@ static void on_started(struct den_exec *e, const struct wire_frame *f)
 	}
 	if (!again && e->ops && e->ops->started)
 		e->ops->started(e, e->pid, e->user);
+	if (again && e->rejoining && !e->unref)
+		resend_input(e, field_of(f, F_SIZE));
 	if (e->detach) {
 		e->result = (struct den_exec_result){ .exited = true, .reason = "" };
 		exec_finish(e, NULL);
@@ -137,6 +169,9 @@ void exec_frame(struct den_box *box, const struct wire_frame *f)
 		break;
 	case WM_IN_CREDIT:
 		e->in_room = MIN(e->in_room + field_of(f, F_CREDIT), (uint64_t)WIRE_WINDOW);
+		buf_consume(&e->in_kept, (size_t)field_of(f, F_CREDIT));
+		if (!e->in_kept.len)
+			buf_free(&e->in_kept);
 		if (e->in_wanted && e->ops && e->ops->writable) {
 			e->in_wanted = false;
 			e->ops->writable(e, e->user);
@@ -177,12 +212,8 @@ void exec_reconnect(struct den_box *box, bool ok, const struct den_err *why)
 
 		if (ok && e->started && e->number) {
 			e->eaten = 0;
-			e->in_room = WIRE_WINDOW / 2; /* what is under way is not known: be careful */
+			e->rejoining = true;
 			send_attach(e, NULL);
-			if (e->in_wanted && e->ops && e->ops->writable) {
-				e->in_wanted = false;
-				e->ops->writable(e, e->user);
-			}
 			continue;
 		}
 		if (ok)
@@ -279,10 +310,12 @@ ssize_t den_exec_write(struct den_exec *e, const void *data, size_t n, struct de
 		return -1;
 	if (e->in_eof)
 		return den_fail(err, DEN_CONFLICT, EPIPE, "stdin is closed");
-	while (sent < n && e->in_room && e->box->connected) {
+	while (sent < n && e->in_room && e->box->connected && !e->rejoining) {
 		size_t part = MIN(MIN(n - sent, (size_t)e->in_room), (size_t)WIRE_MAX_DATA);
 
 		conn_send(&e->box->conn, WM_IN, e->chan, p + sent, part);
+		buf_add(&e->in_kept, p + sent, part);
+		e->in_sent += part;
 		sent += part;
 		e->in_room -= part;
 	}
@@ -296,7 +329,8 @@ int den_exec_close_stdin(struct den_exec *e, struct den_err *err)
 	if (check_open(e, err) < 0)
 		return -1;
 	e->in_eof = true;
-	conn_send(&e->box->conn, WM_IN_EOF, e->chan, NULL, 0);
+	if (!e->rejoining) /* else it goes after what has to be sent again */
+		conn_send(&e->box->conn, WM_IN_EOF, e->chan, NULL, 0);
 	return 0;
 }
 
@@ -373,5 +407,5 @@ void den_exec_unref(struct den_exec *e)
 		loop_defer(e->box->loop, &e->free_later);
 		return;
 	}
-	free(e);
+	exec_free(e);
 }

@@ -52,6 +52,9 @@ struct den_exec {
 	uint64_t pos[2], lost;
 	uint64_t eaten;	   /* output handed over and not yet credited */
 	uint64_t in_room;  /* stdin bytes that may be sent */
+	uint64_t in_sent;  /* stdin bytes sent in all ... */
+	struct buf in_kept; /* ... and the last of them, which may have to be sent again */
+	bool rejoining;	   /* attached again to a new keeper; STARTED has not come yet */
 	bool in_wanted;	   /* a write was short */
 	bool in_eof;
 	struct den_exec_result result;

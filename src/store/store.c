@@ -68,9 +68,15 @@ static bool claim_stale(struct store *s, const char *path)
 
 static int claim(struct store *s, const char *path, const struct box_id *id)
 {
+	auto_fd lock = -1;
+
 	if (symlinkat(id->s, s->fd, path) == 0)
 		return 0;
 	if (errno != EEXIST)
+		return -1;
+	/* One at a time: who finds it stale must not remove the claim of who found it stale first. */
+	lock = openat(s->fd, PLACE_NAMES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (lock < 0 || flock(lock, LOCK_EX) < 0)
 		return -1;
 	if (claim_stale(s, path)) {
 		unlinkat(s->fd, path, 0);
@@ -78,6 +84,16 @@ static int claim(struct store *s, const char *path, const struct box_id *id)
 	}
 	errno = EEXIST;
 	return -1;
+}
+
+/* Only one's own: it may have been found stale and taken by another box. */
+static void release(struct store *s, const char *path, const struct box_id *id)
+{
+	char target[32];
+	ssize_t n = readlinkat(s->fd, path, target, sizeof(target) - 1);
+
+	if (n == (ssize_t)strlen(id->s) && !memcmp(target, id->s, (size_t)n))
+		unlinkat(s->fd, path, 0);
 }
 
 int store_claim_name(struct store *s, const char *name, const struct box_id *id, struct den_err *err)
@@ -96,12 +112,12 @@ int store_claim_name(struct store *s, const char *name, const struct box_id *id,
 	return den_fail_sys(err, errno, "claim name '%s'", name);
 }
 
-void store_release_name(struct store *s, const char *name)
+void store_release_name(struct store *s, const char *name, const struct box_id *id)
 {
 	char path[96];
 
 	snprintf(path, sizeof(path), PLACE_NAMES "/%s", name);
-	unlinkat(s->fd, path, 0);
+	release(s, path, id);
 }
 
 int store_claim_slot(struct store *s, const struct box_id *id, uint64_t *ret, struct den_err *err)
@@ -125,12 +141,12 @@ int store_claim_slot(struct store *s, const struct box_id *id, uint64_t *ret, st
 	return den_fail(err, DEN_LIMIT, 0, "all %u id ranges are in use; remove some boxes", STORE_SLOTS);
 }
 
-void store_release_slot(struct store *s, uint64_t slot)
+void store_release_slot(struct store *s, uint64_t slot, const struct box_id *id)
 {
 	char path[32];
 
 	snprintf(path, sizeof(path), PLACE_IDS "/%u", (unsigned)slot);
-	unlinkat(s->fd, path, 0);
+	release(s, path, id);
 }
 
 /* ---- a box's directory ---- */
@@ -164,6 +180,16 @@ int store_box_lock(int boxfd, int *ret_lock, struct den_err *err)
 		return den_fail(err, DEN_NOT_FOUND, 0, "the box was just deleted");
 	*ret_lock = fd_take(&fd);
 	return 0;
+}
+
+bool store_box_is(struct store *s, const struct box_id *id, int boxfd)
+{
+	char path[64];
+	struct stat a, b;
+
+	snprintf(path, sizeof(path), PLACE_BOXES "/%s", id->s);
+	return fstat(boxfd, &a) == 0 && fstatat(s->fd, path, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+		a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
 int store_box_make(struct store *s, const struct box_id *id, size_t n_trees, int *ret_dir, int *ret_lock,

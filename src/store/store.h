@@ -47,16 +47,18 @@ void box_row_free(struct box_row *r);
 /* ---- claims and directories: store.c */
 
 int store_claim_name(struct store *s, const char *name, const struct box_id *id, struct den_err *err);
-void store_release_name(struct store *s, const char *name);
+void store_release_name(struct store *s, const char *name, const struct box_id *id);
 /* A range of user ids that no other box has: its number. */
 int store_claim_slot(struct store *s, const struct box_id *id, uint64_t *ret, struct den_err *err);
-void store_release_slot(struct store *s, uint64_t slot);
+void store_release_slot(struct store *s, uint64_t slot, const struct box_id *id);
 #define STORE_SLOTS 16384U	      /* ranges: as many boxes at once */
 #define STORE_ID_BASE 0x40000000U     /* first id of the first range */
 
 /* boxes/ID, locked, with uN (the box's changes to the N-th tree) and wN (overlayfs's own). */
 int store_box_make(struct store *s, const struct box_id *id, size_t n_trees, int *ret_dir, int *ret_lock,
 	struct den_err *err);
+/* Is this directory still the box's? */
+bool store_box_is(struct store *s, const struct box_id *id, int boxfd);
 /* DEN_CONFLICT: another keeper has it. */
 int store_box_lock(int boxfd, int *ret_lock, struct den_err *err);
 /* Deleting is a rename: from then on there is no such box. Freeing what it held takes longer and is

@@ -87,7 +87,7 @@ static ssize_t receive(struct conn *c, char *p, size_t n)
 		n_fds = MIN(n_fds, CONN_MAX_FDS);
 		memcpy(fds, CMSG_DATA(cm), sizeof(int) * (size_t)n_fds);
 		for (int i = 0; i < n_fds; i++) {
-			if (c->n_rx_fds < CONN_MAX_FDS)
+			if (c->take_fds && c->n_rx_fds < CONN_MAX_FDS)
 				c->rx_fds[c->n_rx_fds++] = fds[i];
 			else
 				close(fds[i]);
@@ -178,7 +178,7 @@ void conn_send_fds(struct conn *c, uint8_t type, uint32_t chan, const void *p, s
 		return;
 	if (n_fds)
 		conn_flush(c); /* earlier bytes first, so that the descriptors go with their frame */
-	if (c->tx.len - c->tx_done > CONN_TX_MAX || c->n_tx_fds + n_fds > CONN_MAX_FDS) {
+	if (n > WIRE_MAX_PAYLOAD || c->tx.len - c->tx_done > CONN_TX_MAX || c->n_tx_fds + n_fds > CONN_MAX_FDS) {
 		shutdown(c->src.fd, SHUT_RDWR); /* the reader sees the end and reports it */
 		return;
 	}

@@ -22,6 +22,7 @@ struct conn {
 	size_t tx_done;
 	int tx_fds[CONN_MAX_FDS], n_tx_fds; /* travel with the first byte of the next send */
 	int rx_fds[CONN_MAX_FDS], n_rx_fds; /* arrived, not yet taken */
+	bool take_fds;			    /* the peer may send descriptors; else they are closed */
 	bool dead;			    /* on_close was called or conn_close() */
 	bool reading;			    /* conn_read() is up the stack and owns rx */
 	/* f and its payload are valid during the call only. The callee may conn_close(). */

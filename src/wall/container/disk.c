@@ -16,13 +16,13 @@
 #include "fd.h"
 
 #define DISK_FILE "disk.img"
-#define DISK_MIN (8ULL << 20)
+#define DISK_MIN (16ULL << 20) /* with a journal: it must survive a power cut */
 
 static int make_fs(const char *path, struct den_err *err)
 {
 	static const char *const tools[] = { "/sbin/mke2fs", "/usr/sbin/mke2fs" };
 	char *argv[] = { NULL, (char *)"-q", (char *)"-F", (char *)"-t", (char *)"ext4", (char *)"-m", (char *)"0",
-		(char *)"-O", (char *)"^has_journal,^resize_inode", (char *)"-E",
+		(char *)"-O", (char *)"^resize_inode", (char *)"-E",
 		(char *)"lazy_itable_init=1,nodiscard,root_owner=0:0", (char *)path, NULL };
 	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
 	posix_spawn_file_actions_t fa;
@@ -48,7 +48,7 @@ int disk_make(const struct plan *p, struct den_err *err)
 	auto_fd fd = -1;
 
 	if (p->spec->disk < DISK_MIN)
-		return den_fail(err, DEN_INVALID, 0, "--disk must be at least 8M");
+		return den_fail(err, DEN_INVALID, 0, "--disk must be at least 16M");
 	fd = openat(p->boxfd, DISK_FILE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 && errno == EEXIST)
 		return 0;

@@ -236,7 +236,7 @@ static int stage_exec(struct launch *l, struct den_err *err)
 		return den_fail_sys(err, errno, "open /dev/null");
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0)
-			fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 100);
+			fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 16);
 	l->err_fd = fds[4];
 	for (int i = 0; i < 3; i++)
 		if (dup2(null, i) < 0)
