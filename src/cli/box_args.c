@@ -141,6 +141,19 @@ void box_args_free(struct box_args *b)
 	*b = (struct box_args){ 0 };
 }
 
+/* Root of the box acts as the owner of what is shared with it (SECURITY.md). */
+static void warn_share(const struct args *a, const char *host, bool ro)
+{
+	struct stat st;
+
+	if (ro || geteuid() != 0 || stat(host, &st) < 0 || st.st_uid != 0 || !(st.st_mode & 0001))
+		return;
+	cli_note(a,
+		"warning: '%s' is root's and others may enter it: the box could leave setuid programs of "
+		"root there; share it with :ro, or give it to a user",
+		host);
+}
+
 int box_args_make(const struct args *a, struct box_args *ret, struct den_err *err)
 {
 	size_t n = strv_len(a->mounts);
@@ -154,6 +167,7 @@ int box_args_make(const struct args *a, struct box_args *ret, struct den_err *er
 
 		if (mount_parse(a->mounts[i], &host, &box, &ro, err) < 0)
 			return den_wrap(err, "--mount");
+		warn_share(a, host, ro);
 		ret->mounts[ret->n_mounts++] = (struct den_mount){ host, box, ro };
 	}
 	ret->spec = (struct den_box_spec){
