@@ -1,4 +1,5 @@
 #include "box_args.h"
+#include "cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
