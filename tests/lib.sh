@@ -185,6 +185,6 @@ finish() {
 }
 
 trap finish EXIT
-trap 'echo "FAILED at $(caller_line): $BASH_COMMAND: status $?" >&2' ERR
+trap 'status=$?; echo "FAILED at $(caller_line): ${BASH_COMMAND:0:200}: status $status" >&2' ERR
 source "$1"
 "$2"

@@ -22,28 +22,28 @@ int failure_status(const struct den_err *err)
 	return EXIT_OWN;
 }
 
-static void note_size(const char *what, uint64_t bytes)
+static void note_size(const char *what, uint64_t bytes, const char *reason)
 {
 	char text[16];
 
 	if (!bytes) {
-		cli_warn("killed: %s limit reached", what);
+		cli_warn("killed: %s limit reached [%s]", what, reason);
 		return;
 	}
 	format_size(bytes, text);
-	cli_warn("killed: %s limit (%s) reached", what, text);
+	cli_warn("killed: %s limit (%s) reached [%s]", what, text, reason);
 }
 
-static void note_time(const char *what, uint64_t ms)
+static void note_time(const char *what, uint64_t ms, const char *reason)
 {
 	char text[32];
 
 	if (!ms) {
-		cli_warn("killed: %s limit reached", what);
+		cli_warn("killed: %s limit reached [%s]", what, reason);
 		return;
 	}
 	format_duration(ms, text);
-	cli_warn("killed: %s limit (%s) reached", what, text);
+	cli_warn("killed: %s limit (%s) reached [%s]", what, text, reason);
 }
 
 /* Limits of the box are not in our arguments when another den made it: it is asked. */
@@ -53,16 +53,16 @@ static void note_box_limit(struct den_box *box, const char *reason)
 	bool have = den_box_info(box, &info, NULL) == 0;
 
 	if (!strcmp(reason, "memory"))
-		note_size("memory", have ? info->memory : 0);
+		note_size("memory", have ? info->memory : 0, reason);
 	else if (!strcmp(reason, "disk"))
-		note_size("disk", have ? info->disk : 0);
+		note_size("disk", have ? info->disk : 0, reason);
 	else if (!strcmp(reason, "pids"))
 		cli_warn("limit of processes (%llu) reached [pids]",
 			have ? (unsigned long long)info->pids : 0);
 	else if (have && info->reason)
-		cli_warn("killed: the box was stopped: %s", info->reason);
+		cli_warn("killed: the box was stopped: %s [stop]", info->reason);
 	else
-		cli_warn("killed: the box was stopped");
+		cli_warn("killed: the box was stopped [stop]");
 	if (have)
 		den_box_infos_free(info, 1);
 }
@@ -72,11 +72,11 @@ void outcome_note(const struct args *a, struct den_box *box, const struct den_ex
 	const char *reason = r->reason ? r->reason : "";
 
 	if (!strcmp(reason, "timeout"))
-		note_time("time", a->timeout);
+		note_time("time", a->timeout, reason);
 	else if (!strcmp(reason, "cpu"))
-		note_time("CPU time", a->cpu_time);
+		note_time("CPU time", a->cpu_time, reason);
 	else if (!strcmp(reason, "output"))
-		note_size("output", a->max_output);
+		note_size("output", a->max_output, reason);
 	else if (reason[0])
 		note_box_limit(box, reason);
 	else if (r->oom_kills)

@@ -18,6 +18,9 @@
 #include "init.h"
 #include "strv.h"
 
+#define ARGV_SHOWN 4000 /* bytes of a command line in a record */
+#define ARG_COST 16     /* of an argument besides its bytes: the field's header, "..." */
+
 struct exec *exec_by_pid(struct init *in, pid_t pid)
 {
 	list_for_each(l, &in->execs) {
@@ -65,13 +68,40 @@ bool exec_any_running(struct init *in)
 	return false;
 }
 
+/* The beginning of a command line, "..." where it was cut: a record must stay small, since all of
+ * them travel when a keeper says hello. */
+static char **argv_short(char *const *argv)
+{
+	size_t left = ARGV_SHOWN;
+	char **out = NULL;
+
+	for (size_t i = 0; argv[i]; i++) {
+		size_t n = strlen(argv[i]);
+		auto_buf b = { 0 };
+
+		if (n + (argv[i + 1] ? 2 : 1) * ARG_COST <= left) { /* with a place for a cut one after it */
+			strv_add(&out, argv[i]);
+			left -= n + ARG_COST;
+			continue;
+		}
+		n = MIN(n, left - ARG_COST);
+		while (n && ((unsigned char)argv[i][n] & 0xc0) == 0x80)
+			n--; /* not inside a character */
+		buf_add(&b, argv[i], n);
+		buf_addstr(&b, "...");
+		strv_add(&out, buf_str(&b));
+		break;
+	}
+	return out;
+}
+
 void exec_put_info(struct buf *b, const struct exec *x)
 {
 	auto_buf rec = { 0 };
 	struct exec_info i = {
 		.exec = x->spec.exec,
 		.pid = (uint64_t)x->pid,
-		.argv = x->spec.argv,
+		.argv = x->shown,
 		.tag = x->spec.tag,
 		.user = x->spec.user,
 		.cwd = x->spec.cwd,
@@ -98,6 +128,12 @@ static void stream_close(struct init *in, struct stream *s)
 	fd_close(&s->src.fd);
 }
 
+static void report_close(struct exec *x)
+{
+	loop_remove(x->init->loop, &x->report);
+	fd_close(&x->report.fd);
+}
+
 static void input_close(struct exec *x)
 {
 	if (x->in.fd < 0)
@@ -112,6 +148,9 @@ static void free_later_cb(struct loop_deferred *d)
 	struct exec *x = CONTAINER_OF(d, struct exec, free_later);
 
 	exec_spec_free(&x->spec);
+	strv_free(x->shown);
+	free(x->failure);
+	free(x->marks);
 	free(x);
 }
 
@@ -120,13 +159,13 @@ void exec_free(struct exec *x)
 	while (!list_empty(&x->subs))
 		exec_unsubscribe(x, CONTAINER_OF(x->subs.next, struct sub, link));
 	loop_timer_clear(&x->held);
+	loop_timer_clear(&x->hold);
+	report_close(x);
 	input_close(x);
 	for (int i = 0; i < 2; i++) {
 		stream_close(x->init, &x->out[i]);
 		ring_free(&x->out[i].ring);
 	}
-	if (x->closed)
-		x->init->n_ended--;
 	list_remove(&x->link);
 	x->free_later.cb = free_later_cb;
 	loop_defer(x->init->loop, &x->free_later);
@@ -134,21 +173,64 @@ void exec_free(struct exec *x)
 
 void exec_unsubscribe(struct exec *x, struct sub *s)
 {
+	if (s->chan == x->request)
+		x->request = 0;
 	list_remove(&s->link);
 	free(s);
-	(void)x;
+}
+
+static bool streams_ended(const struct exec *x)
+{
+	for (int i = 0; i < x->n_out; i++)
+		if (x->out[i].src.fd >= 0)
+			return false;
+	return true;
+}
+
+/* Nothing more comes of it. Not so while something it left behind still has its streams: closing
+ * them here would kill that with SIGPIPE. */
+static bool exec_over(const struct exec *x)
+{
+	return x->closed && streams_ended(x);
+}
+
+static bool exec_wanted(const struct exec *x)
+{
+	return !list_empty(&x->subs) || x->hold.when;
 }
 
 void exec_thin_ended(struct init *in)
 {
+	size_t n = 0;
+
+	list_for_each(l, &in->execs)
+		n += exec_over(CONTAINER_OF(l, struct exec, link));
 	list_for_each_safe(l, next, &in->execs) {
 		struct exec *x = CONTAINER_OF(l, struct exec, link);
 
-		if (!x->closed || !list_empty(&x->subs))
+		if (!exec_over(x) || exec_wanted(x))
 			continue;
-		if (in->n_ended > ENDED_MAX || (x->spec.flags & EXEC_FORGET))
+		if (n > ENDED_MAX || (x->spec.flags & EXEC_FORGET)) {
 			exec_free(x);
+			n--;
+		}
 	}
+}
+
+void exec_forget(struct exec *x)
+{
+	x->spec.flags |= EXEC_FORGET;
+	exec_thin_ended(x->init);
+}
+
+/* Up to where a follower has surely got stream i. Bytes that it has not given credit for may be lost
+ * with a dying keeper and are then asked for again; half the ring is left for them at most, so that a
+ * small one does not stop for good. */
+static uint64_t sub_safe(const struct exec *x, const struct sub *s, int i)
+{
+	uint64_t under_way = MIN(s->window - s->credit, (uint64_t)x->out[i].ring.keep / 2);
+
+	return s->pos[i] - MIN(s->pos[i], under_way);
 }
 
 /* How many bytes of stream i may be read without overtaking the slowest follower. */
@@ -157,12 +239,14 @@ static size_t room(const struct exec *x, int i)
 	const struct ring *r = &x->out[i].ring;
 	uint64_t slowest = r->head;
 
-	if (list_empty(&x->subs))
+	if (!exec_wanted(x))
 		return r->keep;
+	if (x->hold.when)
+		slowest = MAX(x->hold_pos[i], r->tail);
 	list_for_each(l, &x->subs) {
 		const struct sub *s = CONTAINER_OF(l, struct sub, link);
 
-		slowest = MIN(slowest, MAX(s->pos[i], r->tail));
+		slowest = MIN(slowest, MAX(sub_safe(x, s, i), r->tail));
 	}
 	return r->keep - MIN(r->keep, (size_t)(r->head - slowest));
 }
@@ -196,6 +280,8 @@ void exec_pump(struct exec *x)
 
 		if (!in->keeper)
 			break;
+		if (!s->told)
+			continue;
 		for (int i = 0; i < 2; i++)
 			all = pump_stream(x, s, i) && all;
 		if (all && x->closed) {
@@ -211,7 +297,7 @@ void exec_pump(struct exec *x)
 	for (int i = 0; i < x->n_out; i++)
 		if (x->out[i].src.fd >= 0)
 			loop_set_events(in->loop, &x->out[i].src, room(x, i) ? EPOLLIN : 0);
-	if (x->closed && list_empty(&x->subs) && (x->spec.flags & EXEC_FORGET))
+	if (exec_over(x) && !exec_wanted(x) && (x->spec.flags & EXEC_FORGET))
 		exec_free(x);
 }
 
@@ -220,7 +306,6 @@ static void exec_settle(struct exec *x)
 	if (x->closed || !x->ended)
 		return;
 	x->closed = true;
-	x->init->n_ended++;
 	loop_timer_clear(&x->held);
 	input_close(x);
 	if (x->init->keeper) { /* the keeper is told of every end, followed or not */
@@ -240,16 +325,22 @@ static void held_cb(struct loop_timer *t)
 	exec_settle(CONTAINER_OF(t, struct exec, held));
 }
 
-static bool streams_ended(const struct exec *x)
-{
-	for (int i = 0; i < x->n_out; i++)
-		if (x->out[i].src.fd >= 0)
-			return false;
-	return true;
-}
+static void report_read(struct exec *x);
+static void exec_started(struct exec *x);
+static void exec_failed(struct exec *x);
 
 void exec_reaped(struct exec *x, bool exited, int status)
 {
+	if (x->report.fd >= 0)
+		report_read(x); /* its end may be seen before its report */
+	if (x->failure) {
+		exec_failed(x);
+		return;
+	}
+	if (!x->started)
+		exec_started(x); /* it was killed on the way, or somebody else holds the pipe */
+	if (x->limited)
+		tree_kill_left(x->pid, x->marks, x->n_marks);
 	x->ended = true;
 	x->ended_ms = clock_wall_ms();
 	x->result.exited = exited;
@@ -295,6 +386,7 @@ static void output_cb(struct loop_source *src, uint32_t events)
 {
 	struct stream *s = CONTAINER_OF(src, struct stream, src);
 	struct exec *x = s->exec;
+	struct init *in = x->init;
 	int i = (int)(s - x->out);
 	size_t max = room(x, i);
 	ssize_t n;
@@ -316,6 +408,8 @@ static void output_cb(struct loop_source *src, uint32_t events)
 		exec_settle(x); /* pumps, and may free x */
 	else
 		exec_pump(x);
+	if (n <= 0)
+		exec_thin_ended(in); /* what was kept for its streams alone may go now */
 }
 
 /* ---- input ---- */
@@ -339,6 +433,8 @@ static void input_credit(struct exec *x, size_t n)
 
 static void input_flush(struct exec *x)
 {
+	if (!x->started)
+		return; /* nobody reads yet, and no credit may be given before STARTED */
 	while (x->in.fd >= 0 && x->in_buf.len) {
 		ssize_t n = write(x->in.fd, x->in_buf.p, x->in_buf.len);
 
@@ -384,11 +480,13 @@ void exec_input(struct exec *x, struct sub *s, const struct wire_frame *f)
 {
 	s->in_owed += f->len;
 	if (x->in.fd < 0 || x->in_eof) { /* not wanted: credited, so that nobody waits */
+		x->in_taken += f->len;
 		input_credit(x, f->len);
 		return;
 	}
 	if (x->in_buf.len + f->len > 4 * WIRE_WINDOW)
 		return; /* somebody ignores credit; he loses, not we */
+	x->in_taken += f->len;
 	buf_add(&x->in_buf, f->p, f->len);
 	input_flush(x);
 }
@@ -406,7 +504,7 @@ static struct sub *subscribe(struct exec *x, uint32_t chan, uint64_t credit)
 	struct sub *s = mem_new(struct sub);
 
 	s->chan = chan;
-	s->credit = credit;
+	s->credit = s->window = credit;
 	list_append(&x->subs, &s->link);
 	return s;
 }
@@ -418,11 +516,87 @@ static void tell_started(struct exec *x, struct sub *s, uint32_t chan)
 	wire_put_u64(&b, F_PID, (uint64_t)x->pid);
 	wire_put_u64(&b, F_EXEC, x->spec.exec);
 	wire_put_u64(&b, F_FLAGS, x->spec.flags);
+	wire_put_u64(&b, F_SIZE, x->in_taken); /* what a client need not send again */
 	if (s) {
 		wire_put_u64(&b, F_OFF_OUT, s->pos[0]);
 		wire_put_u64(&b, F_OFF_ERR, s->pos[1]);
+		s->told = true;
 	}
-	conn_send_buf(x->init->keeper, WM_STARTED, chan, &b);
+	if (x->init->keeper)
+		conn_send_buf(x->init->keeper, WM_STARTED, chan, &b);
+}
+
+static void exec_started(struct exec *x)
+{
+	report_close(x);
+	x->started = true;
+	strv_free(x->spec.argv); /* the child has its own; they may be large, and this is kept for long */
+	strv_free(x->spec.env);
+	x->spec.argv = x->spec.env = NULL;
+	list_for_each(l, &x->subs) {
+		struct sub *s = CONTAINER_OF(l, struct sub, link);
+
+		tell_started(x, s, s->chan);
+	}
+	if ((x->spec.flags & EXEC_DETACH) && x->request)
+		tell_started(x, NULL, x->request);
+	input_flush(x);
+	exec_pump(x);
+}
+
+static void tell_failed(struct exec *x)
+{
+	struct conn *keeper = x->init->keeper;
+	auto_buf b = { 0 };
+
+	if (!keeper)
+		return;
+	list_for_each(l, &x->subs)
+		conn_fail(keeper, CONTAINER_OF(l, struct sub, link)->chan, x->failure);
+	if ((x->spec.flags & EXEC_DETACH) && x->request)
+		conn_fail(keeper, x->request, x->failure);
+	if (x->request)
+		return;
+	/* Who asked is gone. The keeper knows it as running, so it has to end. */
+	x->closed = true;
+	x->ended_ms = clock_wall_ms();
+	x->result.exited = true;
+	x->result.status = x->failure->code == DEN_NOT_FOUND ? 127 : 126;
+	exec_put_info(&b, x);
+	conn_send_buf(keeper, WM_EXIT, 0, &b);
+}
+
+/* It could not become the program, and its process is gone: the exec never was. */
+static void exec_failed(struct exec *x)
+{
+	tell_failed(x);
+	exec_free(x);
+}
+
+/* Looks whether it has become the program. A failure is told only when the child has been reaped, so
+ * that its cgroup is empty by then. */
+static void report_read(struct exec *x)
+{
+	struct den_err e;
+	ssize_t n = read(x->report.fd, &e, sizeof(e));
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n != (ssize_t)sizeof(e)) {
+		exec_started(x);
+		return;
+	}
+	e.msg[sizeof(e.msg) - 1] = '\0';
+	x->failure = mem_new(struct den_err);
+	*x->failure = e;
+	report_close(x);
+	kill(x->pid, SIGKILL); /* it has said all; nobody shall keep it from going */
+}
+
+static void report_cb(struct loop_source *src, uint32_t events)
+{
+	(void)events;
+	report_read(CONTAINER_OF(src, struct exec, report));
 }
 
 static struct exec *exec_new(struct init *in, struct exec_spec *spec)
@@ -432,10 +606,12 @@ static struct exec *exec_new(struct init *in, struct exec_spec *spec)
 	x->init = in;
 	x->spec = *spec; /* taken over */
 	*spec = (struct exec_spec){ 0 };
+	x->shown = argv_short(x->spec.argv);
 	list_init(&x->subs);
 	list_append(&in->execs, &x->link);
 	x->in.fd = -1;
 	x->in.cb = input_cb;
+	x->report = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = report_cb };
 	for (int i = 0; i < 2; i++) {
 		x->out[i].exec = x;
 		x->out[i].src = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = output_cb };
@@ -459,10 +635,11 @@ static int exec_begin(struct init *in, uint32_t chan, struct exec_spec *spec, in
 			fd_close(&x->out[i].src.fd);
 	if (x->in.fd >= 0 && loop_add(in->loop, &x->in, err) < 0)
 		fd_close(&x->in.fd);
-	if (x->spec.flags & EXEC_DETACH)
-		tell_started(x, NULL, chan);
-	else
-		tell_started(x, subscribe(x, chan, x->spec.credit), chan);
+	x->request = chan;
+	if (!(x->spec.flags & EXEC_DETACH))
+		subscribe(x, chan, x->spec.credit); /* now: input may come before it has started */
+	if (x->report.fd < 0 || loop_add(in->loop, &x->report, err) < 0)
+		exec_started(x);
 	return 0;
 }
 
@@ -476,6 +653,7 @@ void exec_request(struct init *in, uint32_t chan, const struct wire_frame *f)
 		conn_fail(in->keeper, chan, &err);
 		return;
 	}
+	in->highest = MAX(in->highest, spec.exec);
 	if ((spec.flags & EXEC_CGROUP) && conn_take_fds(in->keeper, &cgroup_fd, 1) < 0)
 		den_fail(&err, DEN_INTERNAL, 0, "exec without its cgroup descriptor");
 	else if (exec_begin(in, chan, &spec, cgroup_fd, &err) == 0)
@@ -512,8 +690,30 @@ void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f)
 	s = subscribe(x, chan, credit);
 	for (int i = 0; i < 2; i++)
 		s->pos[i] = MIN(MAX(off[i], x->out[i].ring.tail), x->out[i].ring.head);
-	tell_started(x, s, chan);
+	loop_timer_clear(&x->hold);
+	if (x->started) /* else it is told with the others */
+		tell_started(x, s, chan);
 	exec_pump(x);
+}
+
+static void hold_cb(struct loop_timer *t)
+{
+	exec_pump(CONTAINER_OF(t, struct exec, hold)); /* nobody came: read on */
+}
+
+/* Its followers are about to go with their keeper, and may come back with the next: their place in
+ * the output is kept for a moment. */
+static void exec_hold(struct exec *x)
+{
+	if (list_empty(&x->subs))
+		return;
+	x->hold_pos[0] = x->hold_pos[1] = UINT64_MAX;
+	list_for_each(l, &x->subs)
+		for (int i = 0; i < 2; i++)
+			x->hold_pos[i] = MIN(x->hold_pos[i],
+				sub_safe(x, CONTAINER_OF(l, struct sub, link), i));
+	x->hold.cb = hold_cb;
+	loop_timer_set(x->init->loop, &x->hold, clock_mono_ns() + HOLD_MS * NS_PER_MS);
 }
 
 void exec_drop_subs(struct init *in)
@@ -521,8 +721,10 @@ void exec_drop_subs(struct init *in)
 	list_for_each_safe(l, next, &in->execs) {
 		struct exec *x = CONTAINER_OF(l, struct exec, link);
 
+		exec_hold(x);
+		x->request = 0;
 		while (!list_empty(&x->subs))
 			exec_unsubscribe(x, CONTAINER_OF(x->subs.next, struct sub, link));
-		exec_pump(x); /* nobody to wait for: read on */
+		exec_pump(x); /* where nobody is waited for: read on */
 	}
 }

@@ -26,7 +26,7 @@ struct init {
 	struct loop_source listen, sigchld;
 	struct conn *keeper; /* NULL: nobody is connected */
 	struct list execs;   /* struct exec, oldest first */
-	size_t n_ended;
+	uint64_t highest;    /* exec number ever asked for */
 	struct loop_timer orphan, meminfo, idle;
 	struct loop_deferred leave;
 	uint64_t orphan_ms, memory_limit;
@@ -44,29 +44,50 @@ struct stream {
 struct sub {
 	struct list link;
 	uint32_t chan;
+	bool told; /* STARTED was sent: output may follow */
 	uint64_t pos[2], credit;
+	uint64_t window;  /* the most credit it had at once: what is missing of it is under way */
 	uint64_t in_owed; /* stdin bytes taken from it and not yet credited back */
 };
 
+/* A process that will not be mistaken for a later one with its number. */
+struct mark {
+	pid_t pid;
+	uint64_t start; /* clock ticks since boot */
+};
+
 /*
+ *   (none)   -> STARTING  exec_begin()    forked; not yet known whether it became the program
+ *   STARTING -> RUNNING   exec_started()  its report pipe was closed by execve(): STARTED is sent
+ *   STARTING -> (none)    exec_failed()   it reported why not, and was reaped: FAIL is sent
  *   RUNNING  -> ENDED     exec_reaped()   its process ended; streams may still have bytes
  *   ENDED    -> CLOSED    exec_settle()   streams ended, or HELD_OPEN_MS passed: EXIT may be sent
  */
 struct exec {
 	struct list link;
 	struct init *init;
-	struct exec_spec spec;
+	struct exec_spec spec; /* argv and env: until it has started */
+	char **shown;	       /* the beginning of argv */
 	pid_t pid;
-	bool ended, closed;
+	bool started, ended, closed;
+	struct loop_source report; /* read side of the report pipe; fd -1: nothing to come */
+	struct den_err *failure;   /* what was reported; NULL: nothing */
+	uint32_t request;	   /* the channel that asked for it; 0: it went */
 	struct exec_result result;
 	int64_t started_ms, ended_ms;
 	struct stream out[2]; /* [1] unused with a pty */
 	int n_out;
 	struct loop_source in; /* write side of stdin, or the pty's master; fd -1: none */
 	struct buf in_buf;
+	uint64_t in_taken; /* bytes of stdin accepted in all */
 	bool in_eof;
 	struct list subs;
 	struct loop_timer held;
+	struct loop_timer hold; /* armed: hold_pos stands for the followers of a keeper that died */
+	uint64_t hold_pos[2];
+	bool limited;	    /* a limit began to end it: nothing of its tree may stay */
+	struct mark *marks; /* that tree, where there is no cgroup */
+	size_t n_marks;
 	struct loop_deferred free_later;
 	bool over_output;
 };
@@ -74,6 +95,7 @@ struct exec {
 #define IDLE_MS 500	  /* without anything to do; then its memory is given back */
 #define ENDED_MAX 64	  /* ended execs that are kept */
 #define HELD_OPEN_MS 300  /* how long an ended exec waits for streams that a child holds open */
+#define HOLD_MS 5000	  /* how long output waits for the followers of a keeper that died */
 
 /* exec.c */
 void exec_request(struct init *in, uint32_t chan, const struct wire_frame *f);
@@ -91,9 +113,18 @@ void exec_put_info(struct buf *b, const struct exec *x);
 void exec_free(struct exec *x);
 bool exec_any_running(struct init *in);
 void exec_thin_ended(struct init *in);
+void exec_forget(struct exec *x);
 
-/* spawn.c: starts spec in the box; cgroup_fd -1: none. The streams are set up in x. */
+/*
+ * spawn.c: forks a child for spec; cgroup_fd -1: none. Streams and x->report are set up in x. The
+ * report pipe ends with no byte when the child has become the program (or died before); else it
+ * brings one struct den_err. A built-in needs no report.
+ */
 int exec_spawn(struct exec *x, int cgroup_fd, struct den_err *err);
 
 /* signal_tree.c */
 void tree_signal(pid_t root, int sig);
+/* Adds what is below root to *marks, which stay sorted and are the caller's to free. */
+void tree_remember(pid_t root, struct mark **marks, size_t *n);
+/* After the root ended: kills what is left of marks and of its session (0: not that), and below. */
+void tree_kill_left(pid_t session, const struct mark *marks, size_t n);

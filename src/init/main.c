@@ -97,11 +97,28 @@ static void sigchld_cb(struct loop_source *s, uint32_t events)
 
 /* ---- the keeper's requests ---- */
 
+/* To an exec that may not have got to setsid() yet. */
+static void signal_group(const struct exec *x, int sig)
+{
+	if (kill(-x->pid, sig) < 0 && errno == ESRCH)
+		kill(x->pid, sig);
+}
+
+/* A limit is about to end it: nothing of its tree may outlive it, see signal_tree.c. */
+static void exec_limit(struct exec *x)
+{
+	x->limited = true;
+	if (x->ended) /* its session may be another's by now */
+		tree_kill_left(0, x->marks, x->n_marks);
+	else
+		tree_remember(x->pid, &x->marks, &x->n_marks);
+}
+
 static void on_signal(struct init *in, const struct wire_frame *f)
 {
 	struct wire_reader rd = wire_reader(f->p, f->len);
 	struct wire_value v;
-	uint64_t sig = 0, scope = 0, number = 0;
+	uint64_t sig = 0, scope = 0, number = 0, limit = 0;
 	struct exec *x;
 
 	while (wire_next(&rd, &v, NULL) > 0) {
@@ -111,14 +128,20 @@ static void on_signal(struct init *in, const struct wire_frame *f)
 			wire_u64(&v, 2, &scope, NULL);
 		else if (v.tag == F_EXEC)
 			wire_u64(&v, UINT32_MAX, &number, NULL);
+		else if (v.tag == F_REASON)
+			wire_u64(&v, 1, &limit, NULL);
 	}
 	x = exec_by_number(in, number);
-	if (!x || x->ended || !sig)
+	if (!x || !sig)
+		return;
+	if (limit && scope == 2)
+		exec_limit(x);
+	if (x->ended)
 		return;
 	if (scope == 0)
 		kill(x->pid, (int)sig);
 	else if (scope == 1)
-		kill(-x->pid, (int)sig);
+		signal_group(x, (int)sig);
 	else
 		tree_signal(x->pid, (int)sig);
 }
@@ -166,7 +189,7 @@ static void on_forget(struct init *in, const struct wire_frame *f)
 			wire_u64(&v, UINT32_MAX, &number, NULL);
 	x = exec_by_number(in, number);
 	if (x && x->closed)
-		exec_free(x);
+		exec_forget(x);
 }
 
 static void on_channel(struct init *in, const struct wire_frame *f)
@@ -179,6 +202,7 @@ static void on_channel(struct init *in, const struct wire_frame *f)
 	switch (f->type) {
 	case WM_CREDIT:
 		s->credit = MIN(s->credit + credit_of(f), (uint64_t)WIRE_WINDOW);
+		s->window = MAX(s->window, s->credit);
 		exec_pump(x);
 		break;
 	case WM_IN:
@@ -197,14 +221,20 @@ static void on_channel(struct init *in, const struct wire_frame *f)
 	}
 }
 
+/* Newest first: if the keeper does not take all, those are the ones that matter. In as many frames as
+ * it takes; F_FLAGS says that another follows. */
 static void on_hello(struct init *in)
 {
 	auto_buf b = { 0 };
 
 	wire_put_u64(&b, F_PROTO, WIRE_VERSION);
-	list_for_each(l, &in->execs) {
-		if (b.len > WIRE_MAX_PAYLOAD / 2)
-			break; /* a few very long command lines; the rest is found by number */
+	wire_put_u64(&b, F_EXEC, in->highest);
+	for (struct list *l = in->execs.prev; l != &in->execs; l = l->prev) {
+		if (b.len > WIRE_MAX_PAYLOAD / 2) {
+			wire_put_u64(&b, F_FLAGS, 1);
+			conn_send_buf(in->keeper, WM_HELLO, 0, &b);
+			b.len = 0;
+		}
 		exec_put_info(&b, CONTAINER_OF(l, struct exec, link));
 	}
 	conn_send_buf(in->keeper, WM_HELLO, 0, &b);
@@ -297,6 +327,8 @@ static void accept_cb(struct loop_source *s, uint32_t events)
 	o = mem_new(struct old_conn);
 	o->c.on_frame = keeper_frame;
 	o->c.on_close = keeper_close;
+	o->c.take_fds = true; /* cgroups, with EXEC */
+	o->c.take_fds = true; /* an exec comes with the descriptor of its cgroup */
 	if (conn_open(&o->c, in->loop, fd, &err) < 0) {
 		free(o);
 		return;

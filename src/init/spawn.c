@@ -1,9 +1,9 @@
 /*
  * Starting a program in the box.
  *
- * vfork(): the child borrows init's memory until it has executed the program, so starting one costs
- * no copy of page tables. Between the two it only makes system calls and writes to *launch, nothing
- * is allocated. Built-in operations need a real fork(), since they go on running init's code.
+ * fork(), not vfork(): until it is the program, the child can be stopped by whoever is root in the
+ * box, and init must not wait for it. How it went comes over a pipe instead, which execve() closes.
+ * init is small and the rings are not copied, so this costs little.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "buf.h"
@@ -28,6 +27,7 @@
 
 #define DEFAULT_PATH "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #define EXIT_FS_FAILED 1
+#define CHILD_REPORT_FD 3 /* in the child, in place of the listening socket */
 
 struct launch {
 	const struct exec_spec *spec;
@@ -37,12 +37,12 @@ struct launch {
 	const char *path; /* PATH to search */
 	int stdio[3], cgroup_fd;
 	bool tty;
-	/* the child's word, when it could not */
+	/* where it failed, and errno */
 	const char *step;
 	int sys;
 };
 
-/* ---- in the child: only system calls ---- */
+/* ---- in the child ---- */
 
 static int child_ids(struct launch *l)
 {
@@ -263,28 +263,43 @@ static int explain(const struct launch *l, struct den_err *err)
 	return den_fail(err, DEN_DENIED, l->sys, "'%.150s'", name);
 }
 
-/* pid, or -1 with l->step and l->sys set. */
-static pid_t start_program(struct launch *volatile l)
+/* The child: becomes the program, or reports why not. */
+static void run_program(struct launch *l, int report)
 {
-	pid_t pid = vfork();
+	struct den_err err = { 0 };
 
-	if (pid == 0) {
-		if (child_prepare(l) == 0) {
-			fd_close_from(3);
-			child_exec(l);
-		}
-		l->sys = errno;
-		_exit(127);
+	l->step = "report";
+	if (dup3(report, CHILD_REPORT_FD, O_CLOEXEC) >= 0 && child_prepare(l) == 0) {
+		fd_close_from(CHILD_REPORT_FD + 1);
+		child_exec(l);
+		report = CHILD_REPORT_FD;
 	}
-	if (pid < 0) {
-		l->step = "fork";
+	l->sys = errno;
+	explain(l, &err);
+	(void)!write(report, &err, sizeof(err)); /* below PIPE_BUF: whole, and at once */
+	_exit(127);
+}
+
+/* pid, or -1 with l->step and l->sys set. */
+static pid_t start_program(struct launch *l, int *ret_report)
+{
+	int p[2];
+	pid_t pid;
+
+	l->step = "fork";
+	if (pipe2(p, O_CLOEXEC | O_NONBLOCK) < 0) {
 		l->sys = errno;
-	} else if (l->sys) {
-		/* never became the program: reap it here, so that nobody takes it for the exec */
-		while (syscall(SYS_wait4, pid, NULL, 0, NULL) < 0 && errno == EINTR)
-			;
-		pid = -1;
+		return -1;
 	}
+	pid = fork();
+	if (pid == 0)
+		run_program(l, p[1]);
+	l->sys = errno;
+	close(p[1]); /* at once: no later child may hold it open */
+	if (pid < 0)
+		close(p[0]);
+	else
+		*ret_report = p[0];
 	return pid;
 }
 
@@ -352,7 +367,7 @@ int exec_spawn(struct exec *x, int cgroup_fd, struct den_err *err)
 		close_child_side(&l);
 		return -1;
 	}
-	pid = x->spec.flags & EXEC_BUILTIN ? start_builtin(&l) : start_program(&l);
+	pid = x->spec.flags & EXEC_BUILTIN ? start_builtin(&l) : start_program(&l, &x->report.fd);
 	close_child_side(&l);
 	if (pid < 0)
 		return explain(&l, err);

@@ -198,6 +198,7 @@ void kexec_kill(struct kexec *x, int sig, enum exec_reason why)
 		return;
 	if (why && !x->reason)
 		x->reason = why;
+	x->doomed = true;
 	signal_tree(x, sig, true);
 	x->grace.cb = grace_cb;
 	if (sig == SIGKILL)
@@ -220,8 +221,11 @@ static void cpu_cb(struct loop_timer *t)
 	uint64_t used = 0, left;
 	struct den_err err;
 
-	if (x->ended || k->ops->exec_cpu(&k->wall, (uint32_t)x->info.exec, &used, &err) < 0)
+	if (x->ended)
 		return;
+	if (x->grouped ? k->ops->exec_cpu(&k->wall, (uint32_t)x->info.exec, &used, &err) < 0 :
+			 tree_cpu(k, x->info.pid, &used) < 0)
+		used = 0; /* not there yet */
 	if (used >= x->info.cpu_ms * 1000) {
 		kexec_kill(x, SIGTERM, EXEC_BY_CPU);
 		return;
@@ -240,7 +244,7 @@ static void arm_limits(struct kexec *x)
 
 		loop_timer_set(x->k->loop, &x->timeout, clock_mono_ns() + MAX(left, 1) * NS_PER_MS);
 	}
-	if (x->info.cpu_ms && x->grouped)
+	if (x->info.cpu_ms)
 		loop_timer_set(x->k->loop, &x->cpu, clock_mono_ns() + CPU_CHECK_MIN_MS * NS_PER_MS);
 }
 
@@ -298,6 +302,8 @@ static enum exec_reason judge(struct kexec *x, const struct exec_result *r)
 
 	if (x->reason || !failed)
 		return x->reason;
+	if (k->stopping && !r->exited)
+		return EXEC_BY_STOP;
 	if (r->reason == EXEC_BY_OUTPUT)
 		return EXEC_BY_OUTPUT;
 	if (!r->exited && r->status == SIGXCPU && x->info.cpu_ms)
@@ -336,8 +342,7 @@ static void kexec_ended(struct kexec *x, const struct exec_result *r)
 		/* What a limit ended must not live on in something it started. */
 		struct den_err err;
 
-		if (x->info.result.reason == EXEC_BY_TIMEOUT || x->info.result.reason == EXEC_BY_CPU ||
-			x->info.result.reason == EXEC_BY_OUTPUT)
+		if (x->doomed || x->info.result.reason == EXEC_BY_OUTPUT)
 			(void)k->ops->exec_signal(&k->wall, (uint32_t)x->info.exec, SIGKILL, &err);
 		k->ops->exec_close(&k->wall, (uint32_t)x->info.exec);
 	}
@@ -718,7 +723,7 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 		x->info = i; /* taken over */
 		x->ended = i.ended_ms != 0;
 		x->grouped = i.flags & EXEC_CGROUP;
-		list_append(&k->execs, &x->link);
+		list_append(k->execs.next, &x->link); /* they come newest first; ours is oldest first */
 		if (!x->ended)
 			arm_limits(x);
 	}

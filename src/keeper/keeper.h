@@ -25,6 +25,7 @@ struct kexec {
 	uint64_t oom_before, refused_before;
 	bool grouped;		 /* has a cgroup of its own */
 	bool ended;
+	bool doomed; /* we are ending it: nothing of its tree is to stay */
 	enum exec_reason reason; /* decided by us; EXEC_BY_ITSELF: not yet */
 	struct loop_timer timeout, cpu, grace, last;
 };
@@ -105,6 +106,8 @@ void kexec_kill(struct kexec *x, int sig, enum exec_reason why);
 
 /* ps.c */
 void disk_stats(struct keeper *k, struct box_stats *st);
+/* CPU time of a process of the box (by its pid there) and all below it, where there is no cgroup. */
+int tree_cpu(struct keeper *k, uint64_t inner_pid, uint64_t *usec);
 void ps_put(struct keeper *k, struct buf *b);
 
 /* clerk.c */

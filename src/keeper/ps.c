@@ -126,6 +126,66 @@ static void scan_processes(struct keeper *k, pid_t **ret, size_t *n)
 		closedir(d);
 }
 
+struct tick {
+	pid_t pid, ppid;
+	uint64_t inner, ticks;
+	bool in;
+};
+
+static bool read_tick(pid_t pid, struct tick *t)
+{
+	char path[64], status[4096], stat[1024], *p;
+	unsigned long u, s;
+	long cu, cs;
+	uint64_t uid;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (file_read_at(AT_FDCWD, path, status, sizeof(status), NULL) < 0 || !inner_pid(status, &t->inner, &uid))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (file_read_at(AT_FDCWD, path, stat, sizeof(stat), NULL) < 0)
+		return false;
+	p = strrchr(stat, ')');
+	if (!p || sscanf(p + 1, " %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %ld %ld", &t->ppid, &u, &s,
+			  &cu, &cs) != 5)
+		return false;
+	t->pid = pid;
+	t->in = false;
+	t->ticks = u + s + (uint64_t)cu + (uint64_t)cs; /* with the children it has waited for */
+	return true;
+}
+
+int tree_cpu(struct keeper *k, uint64_t inner_pid, uint64_t *usec)
+{
+	auto_free pid_t *pids = NULL;
+	auto_free struct tick *t = NULL;
+	size_t n, got = 0;
+	uint64_t sum = 0;
+	bool more = true;
+
+	if (!inner_pid)
+		return -1;
+	scan_processes(k, &pids, &n);
+	t = mem_alloc((n + 1) * sizeof(*t));
+	for (size_t i = 0; i < n; i++)
+		got += read_tick(pids[i], &t[got]);
+	while (more) { /* the tree: its program reaps its orphans, so all of it hangs together */
+		more = false;
+		for (size_t i = 0; i < got; i++) {
+			bool mine = t[i].inner == inner_pid;
+
+			for (size_t j = 0; !t[i].in && !mine && j < got; j++)
+				mine = t[j].in && t[j].pid == t[i].ppid;
+			if (mine && !t[i].in) {
+				t[i].in = more = true;
+				sum += t[i].ticks;
+			}
+		}
+	}
+	*usec = sum * (uint64_t)(1000000 / sysconf(_SC_CLK_TCK));
+	return 0;
+}
+
 void ps_put(struct keeper *k, struct buf *b)
 {
 	auto_free pid_t *pids = NULL;

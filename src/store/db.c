@@ -11,11 +11,13 @@
 #include "store.h"
 
 /* The whole of a box is the blob, encoded as on the wire; columns are what is searched for. */
-static const char schema[] = "PRAGMA user_version = 1;"
+static const char schema[] = "BEGIN IMMEDIATE;"
 			     "CREATE TABLE IF NOT EXISTS boxes ("
 			     " id TEXT PRIMARY KEY, name TEXT, state INTEGER NOT NULL,"
 			     " created_ms INTEGER NOT NULL, slot INTEGER NOT NULL, version TEXT NOT NULL,"
-			     " info BLOB NOT NULL) WITHOUT ROWID;";
+			     " info BLOB NOT NULL) WITHOUT ROWID;"
+			     "PRAGMA user_version = 1;"
+			     "COMMIT;";
 
 #define SCHEMA_VERSION 1
 #define BUSY_MS 20000

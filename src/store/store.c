@@ -48,22 +48,18 @@ void store_close(struct store *s)
 
 /* ---- claims ---- */
 
-/* A claim that points at a box which is not there any more may be taken over. It must not be one
- * that is just being made: the claim comes before the directory. */
+/* A claim that points at a box which is not there any more may be taken over: a box has its directory
+ * before its claims, and gives them back after it. */
 static bool claim_stale(struct store *s, const char *path)
 {
 	char target[64], box[96];
-	struct stat st;
 	ssize_t n = readlinkat(s->fd, path, target, sizeof(target) - 1);
 
 	if (n < 0)
 		return false;
 	target[n] = '\0';
 	snprintf(box, sizeof(box), PLACE_BOXES "/%s", target);
-	if (faccessat(s->fd, box, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-		return false;
-	return fstatat(s->fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		time(NULL) - st.st_mtime > STORE_YOUNG_S;
+	return faccessat(s->fd, box, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
 static int claim(struct store *s, const char *path, const struct box_id *id)

@@ -5,7 +5,7 @@
 test_a_killed_keeper_does_not_end_a_stream() {
 	local b p
 	b=$(box)
-	den exec "$b" -- sh -c 'for i in $(seq 30); do echo line $i; sleep 0.1; done; exit 7' >o 2>e &
+	"$DEN" exec "$b" -- sh -c 'for i in $(seq 30); do echo line $i; sleep 0.1; done; exit 7' >o 2>e &
 	p=$!
 	soon 10 grep -q 'line 5$' o
 	kill -KILL "$(field "$b" keeper_pid)"
@@ -40,7 +40,7 @@ test_input_goes_on_after_the_keeper_died() {
 	local b p
 	b=$(box)
 	mkfifo in
-	den exec "$b" -- cat <in >o &
+	"$DEN" exec "$b" -- cat <in >o &
 	p=$!
 	exec 7>in
 	echo one >&7
@@ -110,7 +110,7 @@ test_a_killed_init_stops_the_box_with_a_reason() {
 	local b p
 	b=$(box)
 	echo kept | den fs write "$b" /root/f
-	den exec "$b" -- sh -c 'echo ready; exec sleep 1000' >o 2>e &
+	"$DEN" exec "$b" -- sh -c 'echo ready; exec sleep 1000' >o 2>e &
 	p=$!
 	soon 10 grep -q ready o
 	kill -KILL "$(field "$b" init_pid)"
@@ -243,7 +243,7 @@ test_two_starts_at_once_give_one_running_box() {
 test_deleting_a_box_ends_its_execs() {
 	local b p t
 	b=$(box)
-	den exec "$b" -- sh -c 'echo ready; exec sleep 1000' >o 2>e &
+	"$DEN" exec "$b" -- sh -c 'echo ready; exec sleep 1000' >o 2>e &
 	p=$!
 	soon 10 grep -q ready o
 	t=$(now_ms)
@@ -258,7 +258,7 @@ test_deleting_a_box_ends_its_execs() {
 test_a_stop_ends_execs_with_the_reason() {
 	local b p
 	b=$(box)
-	den exec "$b" -- sh -c 'echo ready; exec sleep 1000' >o 2>e &
+	"$DEN" exec "$b" -- sh -c 'echo ready; exec sleep 1000' >o 2>e &
 	p=$!
 	soon 10 grep -q ready o
 	den stop "$b"

@@ -649,7 +649,8 @@ test_signals_to_run_reach_the_program() {
 	is status $rc 9
 	grep -q got o
 	soon 5 no_boxes
-	"$DEN" run -- sh -c 'echo ready; exec sleep 100' >o &
+	# The shell starts background programs with SIGINT ignored, and den leaves that as it is.
+	env --default-signal=INT "$DEN" run -- sh -c 'echo ready; exec sleep 100' >o &
 	p=$!
 	soon 10 grep -q ready o
 	kill -INT $p

@@ -4,7 +4,7 @@ free_kb() {
 	awk '/^MemAvailable:/ { print $2 }' /proc/meminfo
 }
 
-#@ root user range timeout=90
+#@ root user range timeout=90 alone
 test_a_fork_bomb_is_contained() {
 	local b before t
 	b=$(box --pids 200) || fail "no box with --pids"
@@ -23,7 +23,7 @@ test_a_fork_bomb_is_contained() {
 	at_most milliseconds $(($(now_ms) - t)) 15000
 }
 
-#@ root user
+#@ root user alone
 test_the_number_of_processes_is_limited_without_asking() {
 	local b
 	b=$(box)

@@ -138,7 +138,7 @@ def shell(t):
     time.sleep(0.5)
     t.send("\x1a")
     t.expect("Stopped")
-    t.send("kill %1; wait; echo job-$((1+1))\r")
+    t.send("kill -9 %1; wait; echo job-$((1+1))\r")
     t.expect("\njob-2")  # not the echo of what was typed
     t.expect("# ")
     t.send("\x04")

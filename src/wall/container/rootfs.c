@@ -433,6 +433,7 @@ int stage_mask(struct launch *l, struct den_err *err)
 		"/proc/sched_debug", "/proc/latency_stats", "/proc/kpagecount", "/proc/kpageflags" };
 	static const char *const hidden_dirs[] = { "/proc/acpi", "/proc/scsi", "/proc/bus", "/proc/irq",
 		"/proc/fs", "/proc/driver" };
+	static const char *const read_only[] = { "/proc/sys", "/proc/pressure" };
 	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
 
 	for (size_t i = 0; i < ARRAY_SIZE(hidden_files); i++)
@@ -441,9 +442,15 @@ int stage_mask(struct launch *l, struct den_err *err)
 	for (size_t i = 0; i < ARRAY_SIZE(hidden_dirs); i++)
 		if (mount("/sys/firmware", hidden_dirs[i], NULL, MS_BIND_, NULL) < 0 && errno != ENOENT)
 			return den_fail_sys(err, errno, "mask '%s'", hidden_dirs[i]);
-	if (mount("/proc/sys", "/proc/sys", NULL, MS_BIND_ | MS_REC_, NULL) < 0 ||
-		syscall(SYS_mount_setattr, AT_FDCWD, "/proc/sys", 0, &ro, sizeof(ro)) < 0)
-		return den_fail_sys(err, errno, "make /proc/sys read-only");
+	for (size_t i = 0; i < ARRAY_SIZE(read_only); i++) {
+		if (mount(read_only[i], read_only[i], NULL, MS_BIND_ | MS_REC_, NULL) < 0) {
+			if (errno == ENOENT)
+				continue;
+			return den_fail_sys(err, errno, "protect '%s'", read_only[i]);
+		}
+		if (syscall(SYS_mount_setattr, AT_FDCWD, read_only[i], 0, &ro, sizeof(ro)) < 0)
+			return den_fail_sys(err, errno, "make '%s' read-only", read_only[i]);
+	}
 	if (syscall(SYS_mount_setattr, l->proc_file_fd[0], "", AT_EMPTY_PATH, &ro, sizeof(ro)) < 0 ||
 		attach(l->proc_file_fd[0], "/proc/sys/kernel/random/boot_id", err) < 0)
 		return den_wrap(err, "boot_id");
