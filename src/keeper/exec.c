@@ -256,6 +256,7 @@ static void kexec_free(struct kexec *x)
 	loop_timer_clear(&x->cpu);
 	loop_timer_clear(&x->grace);
 	loop_timer_clear(&x->last);
+	loop_timer_clear(&x->orphan);
 	list_remove(&x->link);
 	exec_info_free(&x->info);
 	free(x);
@@ -334,6 +335,7 @@ static void kexec_ended(struct kexec *x, const struct exec_result *r)
 	loop_timer_clear(&x->cpu);
 	loop_timer_clear(&x->grace);
 	loop_timer_clear(&x->last);
+	loop_timer_clear(&x->orphan);
 	x->info.result = *r;
 	x->info.ended_ms = clock_wall_ms();
 	x->info.result.oom_kills = k->row.info.spec.memory ? k->ops->oom_kills(&k->wall) - x->oom_before : 0;
@@ -567,6 +569,10 @@ void kexec_attach(struct client *c, const struct wire_frame *f)
 	}
 	ch = chan_new(c, f->chan, x);
 	ch->credit = r.credit;
+	if (r.exec) { /* by number: its own client, back after a keeper died */
+		ch->kill_on_close = x->info.flags & (EXEC_KILL_ON_CLOSE | EXEC_BUILTIN);
+		loop_timer_clear(&x->orphan);
+	}
 	wire_put_u64(&b, F_EXEC, x->info.exec);
 	wire_put_u64(&b, F_OFF_OUT, r.off_out);
 	wire_put_u64(&b, F_OFF_ERR, r.off_err);
@@ -693,6 +699,11 @@ static void on_ended(struct keeper *k, const struct wire_frame *f)
 	thin_ended(k);
 }
 
+static void orphan_cb(struct loop_timer *t)
+{
+	kexec_kill(CONTAINER_OF(t, struct kexec, orphan), SIGKILL, EXEC_BY_ITSELF);
+}
+
 /* After a keeper died: what init still has. */
 static void on_hello(struct keeper *k, const struct wire_frame *f)
 {
@@ -726,6 +737,11 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 		list_append(k->execs.next, &x->link); /* they come newest first; ours is oldest first */
 		if (!x->ended)
 			arm_limits(x);
+		if (!x->ended && (i.flags & (EXEC_KILL_ON_CLOSE | EXEC_BUILTIN))) {
+			/* it belongs to a client, who comes back in a moment or is gone, too */
+			x->orphan.cb = orphan_cb;
+			loop_timer_set(k->loop, &x->orphan, clock_mono_ns() + OWNER_GONE_MS * NS_PER_MS);
+		}
 	}
 	k->init_known = !more;
 }

@@ -27,7 +27,7 @@ struct kexec {
 	bool ended;
 	bool doomed; /* we are ending it: nothing of its tree is to stay */
 	enum exec_reason reason; /* decided by us; EXEC_BY_ITSELF: not yet */
-	struct loop_timer timeout, cpu, grace, last;
+	struct loop_timer timeout, cpu, grace, last, orphan;
 };
 
 /* A client's channel, and the channel to init that carries it. */
