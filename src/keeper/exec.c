@@ -16,10 +16,6 @@
 #include "keeper.h"
 #include "strv.h"
 
-#define ENDED_KEPT 64
-#define EXECS_MAX 1024
-#define CPU_CHECK_MIN_MS 20
-#define LAST_MS 3000 /* after KILL, until init's silence is taken for an answer */
 #define ARGV_SHOWN 4096 /* bytes of a command line that listings keep */
 
 /* ---- finding ---- */
@@ -128,264 +124,6 @@ static struct kexec *exec_by_ref(struct keeper *k, const struct ref *r, struct d
 		den_fail(err, DEN_NOT_FOUND, 0, "no exec with pid %llu in this box; 'den ps' lists them",
 			(unsigned long long)r->pid);
 	return NULL;
-}
-
-/* ---- limits ---- */
-
-static void kexec_ended(struct kexec *x, const struct exec_result *r);
-static void tell_exit(struct chan *ch);
-static void thin_ended(struct keeper *k);
-static void chan_free(struct chan *ch);
-
-static void signal_tree(struct kexec *x, int sig, bool limit)
-{
-	struct keeper *k = x->k;
-	auto_buf b = { 0 };
-	struct den_err err;
-
-	if (x->grouped) {
-		(void)k->ops->exec_signal(&k->wall, (uint32_t)x->info.exec, sig, &err);
-		if (sig != SIGKILL) /* a stopped process cannot act on it */
-			(void)k->ops->exec_signal(&k->wall, (uint32_t)x->info.exec, SIGCONT, &err);
-		return;
-	}
-	wire_put_u64(&b, F_EXEC, x->info.exec);
-	wire_put_u64(&b, F_SIG, (uint64_t)sig);
-	wire_put_u64(&b, F_SCOPE, 2);
-	if (limit)
-		wire_put_u64(&b, F_REASON, 1);
-	conn_send_buf(&k->init, WM_SIGNAL, 0, &b);
-}
-
-/* It was killed and init does not say so: then we do. What is left of it, if anything, goes with its
- * group or with the box; nobody waits for it any longer. */
-static void last_cb(struct loop_timer *t)
-{
-	struct kexec *x = CONTAINER_OF(t, struct kexec, last);
-	struct exec_result killed = { .exited = false, .status = SIGKILL };
-	struct keeper *k = x->k;
-
-	kexec_ended(x, &killed);
-	list_for_each_safe(l, next, &k->chans) {
-		struct chan *ch = CONTAINER_OF(l, struct chan, link);
-
-		if (ch->x != x)
-			continue;
-		tell_exit(ch);
-		chan_free(ch);
-	}
-	thin_ended(k);
-}
-
-static void arm_last(struct kexec *x)
-{
-	x->last.cb = last_cb;
-	if (!x->last.when)
-		loop_timer_set(x->k->loop, &x->last, clock_mono_ns() + LAST_MS * NS_PER_MS);
-}
-
-static void grace_cb(struct loop_timer *t)
-{
-	struct kexec *x = CONTAINER_OF(t, struct kexec, grace);
-
-	signal_tree(x, SIGKILL, true);
-	arm_last(x);
-}
-
-void kexec_kill(struct kexec *x, int sig, enum exec_reason why)
-{
-	if (x->ended)
-		return;
-	if (why && !x->reason)
-		x->reason = why;
-	x->doomed = true;
-	signal_tree(x, sig, true);
-	x->grace.cb = grace_cb;
-	if (sig == SIGKILL)
-		arm_last(x);
-	else if (!x->grace.when)
-		loop_timer_set(x->k->loop, &x->grace,
-			clock_mono_ns() + (int64_t)(x->info.grace_ms ? x->info.grace_ms : EXEC_GRACE_MS) * NS_PER_MS);
-}
-
-static void timeout_cb(struct loop_timer *t)
-{
-	kexec_kill(CONTAINER_OF(t, struct kexec, timeout), SIGTERM, EXEC_BY_TIMEOUT);
-}
-
-/* CPU time is looked at when it could be used up at the earliest: all processors running it. */
-static void cpu_cb(struct loop_timer *t)
-{
-	struct kexec *x = CONTAINER_OF(t, struct kexec, cpu);
-	struct keeper *k = x->k;
-	uint64_t used = 0, left;
-	struct den_err err;
-
-	if (x->ended)
-		return;
-	if (x->grouped ? k->ops->exec_cpu(&k->wall, (uint32_t)x->info.exec, &used, &err) < 0 :
-			 tree_cpu(k, x->info.pid, &used) < 0)
-		used = 0; /* not there yet */
-	if (used >= x->info.cpu_ms * 1000) {
-		kexec_kill(x, SIGTERM, EXEC_BY_CPU);
-		return;
-	}
-	left = (x->info.cpu_ms - used / 1000) / (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
-	loop_timer_set(k->loop, t, clock_mono_ns() + (int64_t)MAX(left, CPU_CHECK_MIN_MS) * NS_PER_MS);
-}
-
-static void arm_limits(struct kexec *x)
-{
-	x->timeout.cb = timeout_cb;
-	x->cpu.cb = cpu_cb;
-	if (x->info.timeout_ms) {
-		int64_t ran = MAX(clock_wall_ms() - x->info.started_ms, 0); /* under a keeper before us */
-		int64_t left = (int64_t)MIN(x->info.timeout_ms, 1ULL << 43) - ran;
-
-		loop_timer_set(x->k->loop, &x->timeout, clock_mono_ns() + MAX(left, 1) * NS_PER_MS);
-	}
-	if (x->info.cpu_ms)
-		loop_timer_set(x->k->loop, &x->cpu, clock_mono_ns() + CPU_CHECK_MIN_MS * NS_PER_MS);
-}
-
-/* ---- ending ---- */
-
-static void kexec_free(struct kexec *x)
-{
-	loop_timer_clear(&x->timeout);
-	loop_timer_clear(&x->cpu);
-	loop_timer_clear(&x->grace);
-	loop_timer_clear(&x->last);
-	loop_timer_clear(&x->orphan);
-	list_remove(&x->link);
-	exec_info_free(&x->info);
-	free(x);
-}
-
-static void chan_free(struct chan *ch)
-{
-	list_remove(&ch->link);
-	free(ch);
-}
-
-static bool has_chan(struct keeper *k, const struct kexec *x)
-{
-	list_for_each(l, &k->chans)
-		if (CONTAINER_OF(l, struct chan, link)->x == x)
-			return true;
-	return false;
-}
-
-/* Keeps the newest ended ones, as init does. */
-static void thin_ended(struct keeper *k)
-{
-	size_t n = 0;
-
-	list_for_each(l, &k->execs)
-		n += CONTAINER_OF(l, struct kexec, link)->ended;
-	list_for_each_safe(l, next, &k->execs) {
-		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
-
-		if (!x->ended || has_chan(k, x))
-			continue;
-		if (n > ENDED_KEPT || (x->info.flags & EXEC_FORGET)) {
-			kexec_free(x);
-			n--;
-		}
-	}
-}
-
-/* Why it ended, as far as limits had a hand in it. */
-static enum exec_reason judge(struct kexec *x, const struct exec_result *r)
-{
-	struct keeper *k = x->k;
-	bool failed = !r->exited || r->status != 0;
-
-	if (x->reason || !failed)
-		return x->reason;
-	if (k->stopping && !r->exited)
-		return EXEC_BY_STOP;
-	if (r->reason == EXEC_BY_OUTPUT)
-		return EXEC_BY_OUTPUT;
-	if (!r->exited && r->status == SIGXCPU && x->info.cpu_ms)
-		return EXEC_BY_CPU;
-	if (k->row.info.spec.memory && k->ops->oom_kills(&k->wall) > x->oom_before)
-		return EXEC_BY_MEMORY;
-	if (k->ops->pids_refused(&k->wall) > x->refused_before)
-		return EXEC_BY_PIDS;
-	if (k->row.info.spec.disk) {
-		struct box_stats st = { 0 };
-
-		disk_stats(k, &st);
-		if (st.disk_limit && st.disk + (64 << 10) >= st.disk_limit)
-			return EXEC_BY_DISK;
-	}
-	return EXEC_BY_ITSELF;
-}
-
-/* The only place where an exec ends. */
-static void kexec_ended(struct kexec *x, const struct exec_result *r)
-{
-	struct keeper *k = x->k;
-
-	if (x->ended)
-		return;
-	x->ended = true;
-	loop_timer_clear(&x->timeout);
-	loop_timer_clear(&x->cpu);
-	loop_timer_clear(&x->grace);
-	loop_timer_clear(&x->last);
-	loop_timer_clear(&x->orphan);
-	x->info.result = *r;
-	x->info.ended_ms = clock_wall_ms();
-	x->info.result.oom_kills = k->row.info.spec.memory ? k->ops->oom_kills(&k->wall) - x->oom_before : 0;
-	x->info.result.reason = judge(x, r);
-	if (x->grouped) {
-		/* What a limit ended must not live on in something it started. */
-		struct den_err err;
-
-		if (x->doomed || x->info.result.reason == EXEC_BY_OUTPUT)
-			(void)k->ops->exec_signal(&k->wall, (uint32_t)x->info.exec, SIGKILL, &err);
-		k->ops->exec_close(&k->wall, (uint32_t)x->info.exec);
-	}
-}
-
-static void tell_exit(struct chan *ch)
-{
-	auto_buf b = { 0 };
-
-	exec_result_put(&b, &ch->x->info.result);
-	conn_send_buf(&ch->client->conn, WM_EXIT, ch->theirs, &b);
-}
-
-void kexec_box_down(struct keeper *k)
-{
-	struct exec_result killed = { .exited = false, .status = SIGKILL, .reason = EXEC_BY_STOP };
-
-	list_for_each(l, &k->execs) {
-		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
-
-		if (x->ended)
-			continue;
-		x->reason = x->reason ? x->reason : EXEC_BY_STOP;
-		x->grouped = false; /* the groups go with the box */
-		kexec_ended(x, &killed);
-	}
-	while (!list_empty(&k->chans)) {
-		struct chan *ch = CONTAINER_OF(k->chans.next, struct chan, link);
-
-		if (ch->started)
-			tell_exit(ch);
-		else {
-			struct den_err err;
-
-			den_fail(&err, DEN_CONFLICT, 0, "the box was stopped");
-			conn_fail(&ch->client->conn, ch->theirs, &err);
-		}
-		chan_free(ch);
-	}
-	while (!list_empty(&k->execs))
-		kexec_free(CONTAINER_OF(k->execs.next, struct kexec, link));
 }
 
 /* ---- requests ---- */
@@ -547,7 +285,7 @@ void kexec_request(struct client *c, const struct wire_frame *f)
 	ch->credit = s.credit;
 	exec_spec_put(&b, &s);
 	conn_send_fds(&k->init, WM_EXEC, ch->ours, b.p, b.len, &group, group >= 0);
-	arm_limits(x); /* from now: an init that never starts it must not stop the clock */
+	kexec_arm(x); /* from now: an init that never starts it must not stop the clock */
 	exec_spec_free(&s);
 }
 
@@ -589,7 +327,7 @@ static int signal_exec(struct kexec *x, uint64_t sig, uint64_t scope, struct den
 	if (sig < 1)
 		return den_fail(err, DEN_INVALID, 0, "no signal was given");
 	if (scope == 2) {
-		signal_tree(x, (int)sig, false);
+		kexec_signal_tree(x, (int)sig, false);
 		return 0;
 	}
 	wire_put_u64(&b, F_EXEC, x->info.exec);
@@ -672,7 +410,7 @@ static void on_failed(struct keeper *k, struct chan *ch, const struct wire_frame
 
 	conn_send(&ch->client->conn, WM_FAIL, ch->theirs, f->p, f->len);
 	chan_free(ch);
-	if (x->info.pid || has_chan(k, x))
+	if (x->info.pid || kexec_has_chan(k, x))
 		return; /* an attachment failed, not the exec */
 	if (x->grouped)
 		k->ops->exec_close(&k->wall, (uint32_t)x->info.exec);
@@ -696,7 +434,7 @@ static void on_ended(struct keeper *k, const struct wire_frame *f)
 			kexec_ended(x, &i.result);
 		exec_info_free(&i);
 	}
-	thin_ended(k);
+	kexec_thin(k);
 }
 
 static void orphan_cb(struct loop_timer *t)
@@ -736,7 +474,7 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 		x->grouped = i.flags & EXEC_CGROUP;
 		list_append(k->execs.next, &x->link); /* they come newest first; ours is oldest first */
 		if (!x->ended)
-			arm_limits(x);
+			kexec_arm(x);
 		if (!x->ended && (i.flags & (EXEC_KILL_ON_CLOSE | EXEC_BUILTIN))) {
 			/* it belongs to a client, who comes back in a moment or is gone, too */
 			x->orphan.cb = orphan_cb;
@@ -785,9 +523,9 @@ void kexec_from_init(struct keeper *k, const struct wire_frame *f)
 
 			kexec_ended(ch->x, &r);
 		}
-		tell_exit(ch);
+		chan_tell_exit(ch);
 		chan_free(ch);
-		thin_ended(k);
+		kexec_thin(k);
 		break;
 	case WM_OUT:
 	case WM_ERR:
@@ -824,5 +562,5 @@ void kexec_client_gone(struct client *c)
 			conn_send(&k->init, WM_DETACH, ch->ours, NULL, 0);
 		chan_free(ch);
 	}
-	thin_ended(k);
+	kexec_thin(k);
 }

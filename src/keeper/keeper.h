@@ -101,8 +101,19 @@ void kexec_signal(struct client *c, const struct wire_frame *f);
 void kexec_relay(struct client *c, const struct wire_frame *f);
 void kexec_from_init(struct keeper *k, const struct wire_frame *f);
 void kexec_client_gone(struct client *c);
-void kexec_box_down(struct keeper *k);
+
+/* limit.c */
+void kexec_arm(struct kexec *x);
+void kexec_signal_tree(struct kexec *x, int sig, bool limit);
+/* Ends the whole tree: sig, and KILL after the grace time; why EXEC_BY_ITSELF: no limit did it. */
 void kexec_kill(struct kexec *x, int sig, enum exec_reason why);
+void kexec_ended(struct kexec *x, const struct exec_result *r);
+void kexec_thin(struct keeper *k); /* keeps the newest ended ones, as init does */
+void kexec_free(struct kexec *x);
+bool kexec_has_chan(struct keeper *k, const struct kexec *x);
+void chan_tell_exit(struct chan *ch);
+void chan_free(struct chan *ch);
+void kexec_box_down(struct keeper *k);
 
 /* ps.c */
 void disk_stats(struct keeper *k, struct box_stats *st);
@@ -117,6 +128,8 @@ int clerk_sweep(struct store *s, void (*removed)(const char *what, void *user), 
 /* doctor.c */
 int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 
+#define ENDED_KEPT 64 /* ended execs that are remembered */
+#define EXECS_MAX 1024
 #define PIDS_DEFAULT 4096
 #define NOFILE_DEFAULT (1U << 20)
 #define ROW_LATE_MS 60	  /* a nameless throwaway box gets a row only if it lives that long */
