@@ -478,7 +478,7 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 		if (!x->ended && (i.flags & (EXEC_KILL_ON_CLOSE | EXEC_BUILTIN))) {
 			/* it belongs to a client, who comes back in a moment or is gone, too */
 			x->orphan.cb = orphan_cb;
-			loop_timer_set(k->loop, &x->orphan, clock_mono_ns() + OWNER_GONE_MS * NS_PER_MS);
+			loop_timer_set(k->loop, &x->orphan, clock_mono_ns() + CLIENT_GONE_MS * NS_PER_MS);
 		}
 	}
 	k->init_known = !more;

@@ -134,4 +134,5 @@ int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, 
 #define NOFILE_DEFAULT (1U << 20)
 #define ROW_LATE_MS 60	  /* a nameless throwaway box gets a row only if it lives that long */
 #define OWNER_GONE_MS 10000
+#define CLIENT_GONE_MS 2000 /* likewise for what belongs to one client's call */
 #define IDLE_MS 300
