@@ -129,15 +129,15 @@ static void read_template(const char *dir)
 	fclose(f);
 }
 
-static const char *const upper_dirs[] = { "up/%d", "up/%d/u", "up/%d/w" };
+static const char *const upper_dirs[] = { "%su%d", "%sw%d" };
 
-static void make_uppers(int dirfd)
+static void make_uppers(int dirfd, const char *below)
 {
 	char path[32];
 
 	for (int t = 0; t < n_trees; t++) {
 		for (size_t i = 0; i < COUNT(upper_dirs); i++) {
-			snprintf(path, sizeof(path), upper_dirs[i], t);
+			snprintf(path, sizeof(path), upper_dirs[i], below, t);
 			must(mkdirat(dirfd, path, 0755), path);
 		}
 	}
@@ -153,9 +153,8 @@ static void make_box(const char *workdir)
 	must(box_fd, path);
 	if (in_memory)
 		return;
-	must(mkdirat(box_fd, "up", 0755), "up");
-	make_uppers(box_fd);
-	upper_fd = take(box_fd, "up");
+	make_uppers(box_fd, "");
+	upper_fd = take(box_fd, ".");
 }
 
 /* What the kernel and the box leave there; names that are not there do no harm. */
@@ -164,22 +163,18 @@ static void remove_box(const char *workdir)
 	static const struct {
 		const char *path;
 		int flags;
-	} below[] = { { "u/etc/hostname", 0 }, { "u/etc/hosts", 0 }, { "u/etc/resolv.conf", 0 },
-		{ "u/etc/machine-id", 0 }, { "u/etc", AT_REMOVEDIR },
-		{ "w/work/incompat/volatile/dirty", 0 }, { "w/work/incompat/volatile", AT_REMOVEDIR },
-		{ "w/work/incompat", AT_REMOVEDIR }, { "w/work", AT_REMOVEDIR }, { "w", AT_REMOVEDIR },
-		{ "u", AT_REMOVEDIR }, { "", AT_REMOVEDIR } };
+	} below[] = { { "w%d/work/incompat/volatile/dirty", 0 }, { "w%d/work/incompat/volatile", AT_REMOVEDIR },
+		{ "w%d/work/incompat", AT_REMOVEDIR }, { "w%d/work", AT_REMOVEDIR }, { "w%d", AT_REMOVEDIR },
+		{ "u%d", AT_REMOVEDIR } };
 	char path[4096];
 
 	for (int t = 0; t < n_trees && !in_memory; t++) {
 		for (size_t i = 0; i < COUNT(below); i++) {
-			snprintf(path, sizeof(path), "up/%d/%s", t, below[i].path);
+			snprintf(path, sizeof(path), below[i].path, t);
 			if (unlinkat(box_fd, path, below[i].flags) < 0 && errno != ENOENT)
 				err(1, "remove %s", path);
 		}
 	}
-	if (!in_memory)
-		must(unlinkat(box_fd, "up", AT_REMOVEDIR), "remove up");
 	snprintf(path, sizeof(path), "%s/%s", workdir, box_name);
 	must(rmdir(path), path);
 }
@@ -254,6 +249,17 @@ static void loopback_up(void)
 	close(fd);
 }
 
+static void make_etc(void)
+{
+	static const char *const files[] = { "e/etc/hostname", "e/etc/hosts", "e/etc/resolv.conf",
+		"e/etc/machine-id" };
+
+	must(mkdir("e", 0755), "e");
+	must(mkdir("e/etc", 0755), "e/etc");
+	for (size_t i = 0; i < COUNT(files); i++)
+		put(AT_FDCWD, files[i], "floor\n");
+}
+
 static void mount_layers(void)
 {
 	char opts[512], at[64];
@@ -264,7 +270,7 @@ static void mount_layers(void)
 	must(chdir(STAGE_DIR), "chdir");
 	must(mkdir("up", 0700), "up");
 	must(mkdir("r", 0700), "r");
-	must(mkdir("e", 0555), "e");
+	make_etc();
 	for (int i = 0; i < n_lowers; i++) {
 		snprintf(at, sizeof(at), "l%d", i);
 		must(mkdir(at, 0700), at);
@@ -272,16 +278,16 @@ static void mount_layers(void)
 	}
 	if (in_memory) {
 		mount_fs("tmpfs", "up", NODEV, "mode=0755");
-		make_uppers(AT_FDCWD);
+		make_uppers(AT_FDCWD, "up/");
 	} else {
 		attach(upper_fd, "up");
 	}
 	for (int t = 0; t < n_trees; t++) {
-		int len = snprintf(opts, sizeof(opts), "lowerdir=");
+		int len = snprintf(opts, sizeof(opts), "lowerdir=%s", t ? "" : "e:");
 
 		for (int i = 0; i < trees[t].n; i++)
 			len += snprintf(opts + len, sizeof(opts) - (size_t)len, "%sl%d", i ? ":" : "", next++);
-		snprintf(opts + len, sizeof(opts) - (size_t)len, ",upperdir=up/%d/u,workdir=up/%d/w,userxattr%s",
+		snprintf(opts + len, sizeof(opts) - (size_t)len, ",upperdir=up/u%d,workdir=up/w%d,userxattr%s",
 			t, t, in_memory ? "" : ",volatile");
 		snprintf(at, sizeof(at), "r%s", t ? trees[t].at : "");
 		mount_fs("overlay", at, 0, opts);
@@ -379,15 +385,6 @@ static void make_dev(void)
 	mount_fs("mqueue", "/dev/mqueue", NOSUID | NODEV | NOEXEC, NULL);
 }
 
-static void make_etc(void)
-{
-	static const char *const files[] = { "/etc/hostname", "/etc/hosts", "/etc/resolv.conf",
-		"/etc/machine-id" };
-
-	for (size_t i = 0; i < COUNT(files); i++)
-		put(AT_FDCWD, files[i], "floor\n");
-}
-
 static void mask(void)
 {
 	static const char *const files[] = { "/proc/kcore", "/proc/keys", "/proc/key-users",
@@ -395,6 +392,7 @@ static void mask(void)
 		"/proc/sched_debug", "/proc/latency_stats", "/proc/kpagecount", "/proc/kpageflags" };
 	static const char *const dirs[] = { "/proc/acpi", "/proc/scsi", "/proc/bus", "/proc/irq", "/proc/fs",
 		"/proc/driver" };
+	static const char *const protect[] = { "/proc/sys", "/proc/pressure" };
 	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
 
 	for (size_t i = 0; i < COUNT(files); i++)
@@ -403,8 +401,11 @@ static void mask(void)
 	for (size_t i = 0; i < COUNT(dirs); i++)
 		if (mount("/sys/firmware", dirs[i], NULL, BIND, NULL) < 0 && errno != ENOENT)
 			err(1, "%s", dirs[i]);
-	must(mount("/proc/sys", "/proc/sys", NULL, BIND | REC, NULL), "/proc/sys");
-	must(syscall(SYS_mount_setattr, AT_FDCWD, "/proc/sys", 0, &ro, sizeof(ro)), "/proc/sys");
+	for (size_t i = 0; i < COUNT(protect); i++) {
+		if (mount(protect[i], protect[i], NULL, BIND | REC, NULL) < 0 && errno == ENOENT)
+			continue;
+		must(syscall(SYS_mount_setattr, AT_FDCWD, protect[i], 0, &ro, sizeof(ro)), protect[i]);
+	}
 	must(syscall(SYS_mount_setattr, boot_id_fd, "", AT_EMPTY_PATH, &ro, sizeof(ro)), "boot_id");
 	attach(boot_id_fd, "/proc/sys/kernel/random/boot_id");
 }
@@ -446,7 +447,6 @@ static void child(int go)
 	make_dev();
 	mount_fs("tmpfs", "/run", NOSUID | NODEV, "mode=0755");
 	must(mkdir("/run/lock", 01777), "/run/lock");
-	make_etc();
 	mask();
 	confine();
 	syscall(SYS_close_range, 3, ~0U, 0);
