@@ -21,6 +21,7 @@ static const char schema[] = "BEGIN IMMEDIATE;"
 
 #define SCHEMA_VERSION 1
 #define BUSY_MS 20000
+#define LOG_MAX (256 << 10)
 
 static int db_fail(sqlite3 *db, const char *what, struct den_err *err)
 {
@@ -48,8 +49,9 @@ static int db_prepare(sqlite3 *db, struct den_err *err)
 	int off = 0, version;
 
 	sqlite3_busy_timeout(db, BUSY_MS);
-	/* The last one to close would else write the whole log back, with several syncs. */
+	/* The last one to close would else write the log back each time, with several syncs. */
 	sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, &off);
+	sqlite3_wal_autocheckpoint(db, 0); /* db_close() does it */
 	if (sqlite3_exec(db, "PRAGMA synchronous = FULL", NULL, NULL, NULL) != SQLITE_OK)
 		return db_fail(db, "set up", err);
 	version = db_version(db);
@@ -89,6 +91,17 @@ static int db_open(struct store *s, sqlite3 **ret, struct den_err *err)
 	return 0;
 }
 
+/* Whoever opens it alone reads the whole log to find its end, so it is kept short; but not emptied at
+ * every close, since that waits for the disk twice more. */
+static void db_close(struct store *s, sqlite3 *db)
+{
+	struct stat st;
+
+	if (fstatat(s->fd, PLACE_DB "-wal", &st, 0) == 0 && st.st_size > LOG_MAX)
+		(void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+	sqlite3_close(db);
+}
+
 static int db_write(struct store *s, const char *sql, int (*bind)(sqlite3_stmt *st, const void *arg),
 	const void *arg, struct den_err *err)
 {
@@ -102,7 +115,7 @@ static int db_write(struct store *s, const char *sql, int (*bind)(sqlite3_stmt *
 		sqlite3_step(st) != SQLITE_DONE)
 		r = db_fail(db, "write", err);
 	sqlite3_finalize(st);
-	sqlite3_close(db);
+	db_close(s, db);
 	return r;
 }
 
@@ -173,7 +186,7 @@ int store_get(struct store *s, const struct box_id *id, struct box_row *ret, str
 	else
 		den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; 'den ls' lists them", id->s);
 	sqlite3_finalize(st);
-	sqlite3_close(db);
+	db_close(s, db);
 	if (r == 0)
 		*ret = row;
 	return r;
@@ -203,6 +216,6 @@ int store_each(struct store *s, int (*fn)(const struct box_row *row, void *user,
 		box_row_free(&row);
 	}
 	sqlite3_finalize(st);
-	sqlite3_close(db);
+	db_close(s, db);
 	return r;
 }
