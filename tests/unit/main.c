@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <regex.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -65,6 +66,23 @@ static int run_one(const struct test *t)
 	return status;
 }
 
+/* The pattern is a regular expression over "unit.NAME", as everywhere in the suite. */
+static int wanted(const char *pattern, const char *name)
+{
+	char full[256];
+	regex_t re;
+	int r;
+
+	if (regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB) != 0) {
+		fprintf(stderr, "'%s' is not a pattern\n", pattern);
+		exit(2);
+	}
+	snprintf(full, sizeof(full), "unit.%s", name);
+	r = regexec(&re, full, 0, NULL, 0) == 0;
+	regfree(&re);
+	return r;
+}
+
 int main(int argc, char **argv)
 {
 	int passed = 0, failed = 0, skipped = 0;
@@ -72,7 +90,7 @@ int main(int argc, char **argv)
 	for (const struct test *const *t = __start_den_tests; t < __stop_den_tests; t++) {
 		int status;
 
-		if (argc > 1 && !strstr((*t)->name, argv[1]))
+		if (argc > 1 && !wanted(argv[1], (*t)->name))
 			continue;
 		status = run_one(*t);
 		if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
