@@ -39,6 +39,8 @@ extern int umount2(const char *, int);
 #define MNT_DETACH_ 2
 
 #define STAGE_DIR "/tmp"
+/* An empty file that cannot be opened for writing (to /dev/null one could, which looks like success). */
+#define NOTHING "/sys/dev/nothing"
 
 static const char *const device_names[DEVICES] = { "null", "zero", "full", "random", "urandom", "tty" };
 
@@ -319,7 +321,8 @@ static int make_sys(struct launch *l, struct den_err *err)
 		if (put_text(path, text, err) < 0)
 			return -1;
 	}
-	if (put_text("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n", err) < 0)
+	if (put_text("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n", err) < 0 ||
+		put_text(NOTHING, "", err) < 0)
 		return -1;
 	if (mount(NULL, "/sys", NULL, MS_REMOUNT_ | MS_RDONLY_ | MS_NOSUID_ | MS_NODEV_ | MS_NOEXEC_,
 		    "mode=0755,size=256k") < 0)
@@ -437,7 +440,7 @@ int stage_mask(struct launch *l, struct den_err *err)
 	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
 
 	for (size_t i = 0; i < ARRAY_SIZE(hidden_files); i++)
-		if (mount("/dev/null", hidden_files[i], NULL, MS_BIND_, NULL) < 0 && errno != ENOENT)
+		if (mount(NOTHING, hidden_files[i], NULL, MS_BIND_, NULL) < 0 && errno != ENOENT)
 			return den_fail_sys(err, errno, "mask '%s'", hidden_files[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(hidden_dirs); i++)
 		if (mount("/sys/firmware", hidden_dirs[i], NULL, MS_BIND_, NULL) < 0 && errno != ENOENT)
