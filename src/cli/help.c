@@ -43,7 +43,7 @@ int help_all(const struct args *a, bool asked)
 	option_lines(&out, options_global);
 	buf_addstr(&out,
 		"\nExamples:\n"
-		"  den run make test                     try something; nothing of it stays\n"
+		"  den run python3 -c 'print(6*7)'       try something; nothing of it stays\n"
 		"  den create --name web --memory 2G     a box that stays\n"
 		"  den exec web uname -a                 run something in it\n"
 		"  den cp ./app web:/srv/                copy files in\n"

@@ -67,17 +67,19 @@ const struct verb verb_run = {
 	.name = "run",
 	.words = "[--] [COMMAND [ARG]...]",
 	.summary = "run a command in a new box, then delete the box",
-	.help = "The box starts as a copy of this machine's file system, without its network.\n"
+	.help = "The box has this machine's programs (/usr) and settings, none of its data, and\n"
+		"no network. Of your files it sees what --mount names.\n"
 		"What the command changes is gone afterwards; what it prints, reads and\n"
 		"leaves with is passed on as if it ran here. Nothing of den's environment\n"
 		"goes in but TERM, and what --env names. Without a command it is a login\n"
 		"shell.\n"
 		"\n"
 		"Examples:\n"
-		"  den run make test                            try it, keep nothing\n"
+		"  den run rm -rf /usr/bin                      of the box; yours stays\n"
 		"  den run --mount .:/src:ro --workdir /src ls  it sees this, read-only\n"
-		"  den run --memory 512M --timeout 30s ./job    with limits\n"
-		"  den run --rm=false --name try sh setup.sh    keep the box, as \"try\"\n"
+		"  den run --mount .:/src --workdir /src make   it can change this\n"
+		"  den run --memory 512M --timeout 30s nproc    with limits\n"
+		"  den run --rm=false --name try sh -c 'date >/now'  keep the box, as \"try\"\n"
 		"  den run                                      a shell, to look around\n",
 	.options = { options_box, options_env, options_exec, run_options },
 	.max_words = -1,

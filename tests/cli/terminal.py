@@ -138,7 +138,12 @@ def shell(t):
     time.sleep(0.5)
     t.send("\x1a")
     t.expect("Stopped")
-    t.send("kill -9 %1; wait; echo job-$((1+1))\r")
+    t.send("fg\r")
+    t.expect("\nsleep 100")  # running again, in the foreground
+    time.sleep(0.5)
+    t.send("\x03")
+    t.expect("# ")
+    t.send("jobs; echo job-$((1+1))\r")
     t.expect("\njob-2")  # not the echo of what was typed
     t.expect("# ")
     t.send("\x04")
