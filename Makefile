@@ -54,7 +54,7 @@ check:
 	tests/check-spec
 
 test: deps-test build asan clang check
-	tests/run --build build --jobs $(JOBS) --filter '$(TESTS)'
+	tests/run --build build --jobs $(JOBS) --again --filter '$(TESTS)'
 
 bench: deps-bench build
 	bench/run.py --build build
