@@ -99,15 +99,8 @@ static int open_shares(struct launch *l, struct den_err *err)
 
 static int open_as_root(struct launch *l, struct den_err *err)
 {
-	for (size_t t = 0; t < l->plan->n_trees; t++) {
-		for (const char *const *p = l->plan->trees[t].lowers; *p; p++) {
-			if (l->n_lowers == LAYERS_MAX)
-				return den_fail(err, DEN_LIMIT, 0, "more than %d layers", LAYERS_MAX);
-			l->lower_fd[l->n_lowers] = mount_clone(AT_FDCWD, *p, err);
-			if (l->lower_fd[l->n_lowers++] < 0)
-				return -1;
-		}
-	}
+	if (open_lowers(l, err) < 0)
+		return -1;
 	if (l->plan->spec->disk)
 		l->upper_fd = disk_mount(l->plan, err);
 	else

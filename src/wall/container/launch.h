@@ -54,6 +54,8 @@ int stage_mask(struct launch *l, struct den_err *err);
 int stage_shares(struct launch *l, struct den_err *err);
 int stage_owners(struct launch *l, struct den_err *err);
 
+/* Detached mounts of all the template's layers, by whoever may open them. */
+int open_lowers(struct launch *l, struct den_err *err);
 /* Detached mount of a path (not recursive). */
 int mount_clone(int dirfd, const char *path, struct den_err *err);
 

@@ -71,7 +71,7 @@ static int mount_fs(const char *type, const char *at, unsigned long flags, const
 
 /* ---- layers ---- */
 
-static int open_layers(struct launch *l, struct den_err *err)
+int open_lowers(struct launch *l, struct den_err *err)
 {
 	for (size_t t = 0; t < l->plan->n_trees; t++) {
 		for (const char *const *p = l->plan->trees[t].lowers; *p; p++) {
@@ -82,6 +82,13 @@ static int open_layers(struct launch *l, struct den_err *err)
 				return -1;
 		}
 	}
+	return 0;
+}
+
+static int open_layers(struct launch *l, struct den_err *err)
+{
+	if (open_lowers(l, err) < 0)
+		return -1;
 	l->upper_fd = mount_clone(AT_FDCWD, l->upper_path, err);
 	if (l->upper_fd < 0)
 		return -1;
