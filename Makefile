@@ -68,7 +68,8 @@ soak: deps-test build
 	DEN=build/den tests/fault/run $(SOAK_OPERATIONS)
 
 test-vm: deps-vm build
-	tests/vm/run --timeout 14400 build -- tests/run --build build --jobs 2 --filter '$(VM_TESTS)'
+	tests/vm/run --timeout 14400 build -- tests/run --build build --jobs 2 --slow 4 \
+		--filter '$(VM_TESTS)'
 
 test-fresh: deps-vm
 	tests/vm/fresh -- ./den run -- echo hello from the box

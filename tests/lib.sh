@@ -82,7 +82,7 @@ now_ms() {
 
 # soon SECONDS CMD...: until CMD works
 soon() {
-	local end=$(($(now_ms) + $1 * 1000))
+	local end=$(($(now_ms) + $1 * 1000 * ${DEN_TEST_SLOW:-1}))
 	shift
 	until "$@"; do
 		[ "$(now_ms)" -lt "$end" ] || return 1

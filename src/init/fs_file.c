@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -160,10 +161,41 @@ struct temp {
 	char name[40]; /* empty: it has none yet, and goes by itself if we are killed */
 };
 
+/*
+ * overlayfs before Linux 6.3 or so has no files without a name. A write that is told to end (its
+ * sender went, a timeout) takes its named file along. SIGKILL from inside the box, which comes
+ * without a word before it, is the one end that leaves it.
+ */
+static volatile sig_atomic_t temp_named; /* the two below are set */
+static int temp_dir;
+static char temp_left[40];
+
+static void temp_on_signal(int sig)
+{
+	if (temp_named)
+		unlinkat(temp_dir, temp_left, 0);
+	signal(sig, SIG_DFL);
+	raise(sig); /* blocked while we are here: comes when we return */
+}
+
+static void temp_watch(const struct temp *t)
+{
+	static const int ends[] = { SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGXCPU, SIGXFSZ };
+	struct sigaction sa = { .sa_handler = temp_on_signal };
+
+	temp_dir = t->dir;
+	memcpy(temp_left, t->name, sizeof(temp_left));
+	temp_named = 1;
+	sigfillset(&sa.sa_mask);
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+		sigaction(ends[i], &sa, NULL);
+}
+
 static void temp_free(struct temp *t)
 {
 	if (t->fd >= 0 && t->name[0])
 		unlinkat(t->dir, t->name, 0);
+	temp_named = 0;
 	fd_close(&t->fd);
 	fd_close(&t->dir);
 }
@@ -181,6 +213,7 @@ static int temp_open(struct temp *t, const char *path, struct den_err *err)
 		t->fd = openat(t->dir, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
 	for (int i = 0; t->fd < 0 && i < 100; i++) {
 		temp_name(t, i);
+		temp_watch(t); /* before it is there; the name has our pid, so nobody else's goes */
 		t->fd = openat(t->dir, t->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (t->fd < 0 && errno != EEXIST)
 			break;
@@ -211,10 +244,12 @@ static int temp_publish(struct temp *t, const char *base, const char *path, stru
 			t->name[0] = '\0'; /* that name is not ours */
 			return den_fail_sys(err, sys, "'%s'", path);
 		}
+		temp_watch(t);
 	}
 	if (renameat(t->dir, t->name, t->dir, base) < 0)
 		return den_fail_sys(err, errno, "replace '%s'", path);
 	t->name[0] = '\0';
+	temp_named = 0;
 	return 0;
 }
 

@@ -31,8 +31,11 @@ static void find_kernel(struct buf *out)
 
 	uname(&u);
 	sscanf(u.release, "%d.%d", &major, &minor);
-	if (major > 6 || (major == 6 && minor >= 1)) {
+	if (major > 6 || (major == 6 && minor >= 3)) {
 		snprintf(text, sizeof(text), "Linux %s", u.release);
+		finding(out, "kernel", "ok", text);
+	} else if (major == 6 && minor >= 1) {
+		snprintf(text, sizeof(text), "Linux %s: before 6.3 a box sees the host's uptime", u.release);
 		finding(out, "kernel", "ok", text);
 	} else {
 		snprintf(text, sizeof(text), "Linux %s; den is tested from 6.1 on, and needs 5.19 for boxes as root",
