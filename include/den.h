@@ -127,6 +127,9 @@ struct den_box_spec {
 	uint64_t nofile;	 /* open files of one process; 0: 1048576 or what the host allows */
 	uint64_t max_runtime_ms; /* stopped that long after its start */
 	bool ephemeral;		 /* deleted when this box handle is closed, or its program dies */
+	const char *history;	 /* "on": a checkpoint by itself after each turn that changed something;
+				    "manual": only when asked; "off": none at all. NULL: "on", of an ephemeral
+				    box "off" */
 };
 
 /**
@@ -168,6 +171,7 @@ struct den_box_info {
 	bool ephemeral;
 	int64_t created_ms, started_ms, stopped_ms; /* Unix time; 0: never */
 	pid_t init_pid, keeper_pid;		    /* on the host; 0: none */
+	const char *history;			    /* "on" "manual" "off" */
 };
 int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err *err);
 /** den_list() - all boxes, oldest first; starts no keeper. @ret: array of @n, den_box_infos_free() */
@@ -391,6 +395,172 @@ int den_tar_out(struct den_box *box, const char *path, const struct den_file_opt
 /** den_tar_in() - unpack a tar stream below a directory of the box */
 int den_tar_in(struct den_box *box, const char *path, const struct den_file_opt *opt,
 	den_source source, void *user, struct den_err *err);
+
+/* ---- history --------------------------------------------------------------------------------- */
+
+/*
+ * A checkpoint is a point in a box's history: its whole file system as it was. They form a tree, and are
+ * numbered from 0 (the box as it was made). Every turn (an exec, a file operation) that changed
+ * something leaves one by itself, unless the box was made with another `history`.
+ *
+ * A reference (`ref`) is a number, a tag, "head" (the newest on the way to the present), "~N" (N before
+ * head) or NULL for head; "now" is the present state, where a call can use it.
+ */
+struct den_checkpoint {
+	uint64_t number;
+	int64_t parent;	    /* number; -1: none */
+	int64_t created_ms;
+	uint64_t turn;	    /* how many turns the box had had */
+	const char *kind;   /* "base" "turn" "manual" "rollback" "merge" "fork" */
+	const char *message; /* what the turn was, or what the user said; any bytes */
+	const char *tags;   /* separated by spaces; "" */
+	const char *origin; /* "ID@N" that a fork came from, or that was merged; NULL */
+	bool head;	    /* the present descends from it */
+	uint64_t size;	    /* bytes that the box's changes took then; 0: not known */
+};
+
+/**
+ * den_checkpoint() - make one now, while programs run
+ * @message: may be NULL
+ * @ret_number: may be NULL
+ *
+ * Atomic: all of the file system at one instant. On disk when it returns.
+ */
+int den_checkpoint(struct den_box *box, const char *message, uint64_t *ret_number, struct den_err *err);
+/** den_log() - all checkpoints, oldest first. @ret: array of @n, den_checkpoints_free() */
+int den_log(struct den_box *box, struct den_checkpoint **ret, size_t *n, struct den_err *err);
+void den_checkpoints_free(struct den_checkpoint *c, size_t n);
+/** den_tag() - give a checkpoint a name, which keeps it from thinning; @ref NULL with @remove: by tag */
+int den_tag(struct den_box *box, const char *ref, const char *tag, bool remove, struct den_err *err);
+
+/**
+ * den_rollback() - bring the file system back to a checkpoint
+ *
+ * Programs are stopped first, and the box is started again if it ran. What was present before becomes a
+ * checkpoint itself (its number in *ret_before, which may be NULL), so it can be undone.
+ */
+int den_rollback(struct den_box *box, const char *ref, uint64_t *ret_before, struct den_err *err);
+/** den_undo() - roll back the last @turns turns that changed something (1 is the newest) */
+int den_undo(struct den_box *box, unsigned turns, uint64_t *ret_before, struct den_err *err);
+
+/**
+ * den_box_fork() - a new box that begins as this one was at a checkpoint
+ * @ref:  "now" or NULL: a checkpoint is made first if something changed
+ * @name: of the new box; NULL: none
+ * @ret:  running; den_box_close()
+ */
+int den_box_fork(struct den_box *box, const char *ref, const char *name, struct den_box **ret,
+	struct den_err *err);
+
+enum den_change_flags {
+	DEN_CHANGED_CONTENT = 1, DEN_CHANGED_MODE = 2, DEN_CHANGED_OWNER = 4, DEN_CHANGED_TYPE = 8,
+	DEN_CHANGED_TARGET = 16, DEN_CHANGED_XATTR = 32,
+};
+struct den_change {
+	const char *path; /* absolute in the box; any bytes */
+	const char *kind; /* "added" "removed" "modified" "meta" */
+	char type;	  /* now (or before, if removed): f d l p s c b */
+	unsigned what;	  /* DEN_CHANGED_* */
+	uint32_t mode;	  /* now, or before if removed */
+	uint64_t size;
+};
+typedef int (*den_change_fn)(const struct den_change *c, void *user, struct den_err *err);
+/** den_diff() - what changed from @a to @b; @a NULL: base, @b NULL: "now". In order of the path. */
+int den_diff(struct den_box *box, const char *a, const char *b, den_change_fn fn, void *user,
+	struct den_err *err);
+/** den_diff_text() - the same as a unified diff; den_diff_tar() - as a layer (".wh." marks removals) */
+int den_diff_text(struct den_box *box, const char *a, const char *b, den_sink sink, void *user,
+	struct den_err *err);
+int den_diff_tar(struct den_box *box, const char *a, const char *b, den_sink sink, void *user,
+	struct den_err *err);
+
+struct den_merge_rule {
+	const char *path; /* it and what is below; NULL: everything */
+	bool theirs;	  /* else ours */
+};
+struct den_merge_result {
+	uint64_t taken, agreed, merged, kept, conflicts;
+	int64_t checkpoint; /* -1: nothing changed */
+};
+/**
+ * den_merge() - bring what @fork changed since their common ancestor into @box, as one turn
+ * @conflict: told each path that both changed in ways that cannot be combined and no rule decides; then
+ *            nothing is applied and the call is DEN_CONFLICT
+ */
+int den_merge(struct den_box *box, const char *fork, const struct den_merge_rule *rules, size_t n_rules,
+	int (*conflict)(const char *path, const char *why, void *user, struct den_err *err), void *user,
+	struct den_merge_result *ret, struct den_err *err);
+/**
+ * den_prune() - remove checkpoints that the thinning policy does not keep
+ * @keep_ms: keep all that are younger; 0: the policy (all of the last hour, then one an hour for a day,
+ *           then one a day). Tagged ones, head and base stay.
+ * @all: all but those
+ */
+int den_prune(struct den_box *box, uint64_t keep_ms, bool all, uint64_t *ret_removed, struct den_err *err);
+
+struct den_pool_info {
+	size_t size;
+	const char *kind;	/* "btrfs" "plain" */
+	const char *text;	/* what it is and what it costs, for people; valid until den_close() */
+	bool exists, image, reflink;
+	uint64_t bytes, used, avail, image_bytes, host_avail;
+};
+/** den_pool() - the pool where changes are kept; @kind, @bytes: make it so if there is none yet (NULL, 0:
+ *  just tell); a larger @bytes grows it */
+int den_pool(struct den *d, const char *kind, uint64_t bytes, struct den_pool_info *ret,
+	struct den_err *err);
+
+/* ---- templates ------------------------------------------------------------------------------- */
+
+struct den_template {
+	const char *name, *id; /* id: 64 hexadecimal digits ("host": 16) */
+	const char *parent;    /* "host-VERSION" when it stands on the host's own system; NULL */
+	const char *detail;    /* for people */
+	const char *config;    /* OCI image config (JSON), or NULL */
+	const char *user, *workdir; /* defaults; NULL: none */
+	const char *const *env, *const *entrypoint, *const *cmd; /* NULL: none */
+	const char *const *layers; /* tree digests, lowest first */
+	const char *const *diff_ids; /* of the tars they came from, "-" where there was none */
+	uint64_t bytes;
+	int64_t created_ms;
+};
+/** den_templates() - all names, sorted. @ret: array of @n, den_templates_free() */
+int den_templates(struct den *d, struct den_template **ret, size_t *n, struct den_err *err);
+/** den_template_get() - by name, id or prefix of an id (12 or more) */
+int den_template_get(struct den *d, const char *ref, struct den_template **ret, struct den_err *err);
+void den_templates_free(struct den_template *t, size_t n);
+int den_template_tag(struct den *d, const char *ref, const char *name, struct den_err *err);
+int den_template_remove(struct den *d, const char *name, bool force, struct den_err *err);
+/** den_template_verify() - read all of it and compare with its digests; DEN_CONFLICT: it was tampered with */
+int den_template_verify(struct den *d, const char *ref, struct den_err *err);
+/** den_template_tar() - its whole tree as a tar stream; @layer: only the N-th (from 0), as a layer; -1: all */
+int den_template_tar(struct den *d, const char *ref, int layer, den_sink sink, void *user,
+	struct den_err *err);
+
+struct den_template_opt {
+	size_t size;
+	const char *name;	/* NULL: known by its id alone */
+	const char *config;	/* OCI image config (JSON); NULL: none */
+	const char *detail;	/* for people; NULL: made up */
+	const char *user, *workdir;
+	const char *const *env, *const *entrypoint, *const *cmd;
+	/* Unpacking an image: the layer is what is in /layer of a box made from the template "empty"
+	 * (".wh." files become whiteouts), and it goes above those of @base. */
+	bool unpacked;
+	const char *base;	/* with unpacked: template below; NULL: none */
+	const char *diff_id;	/* with unpacked: "sha256:HEX" of the tar */
+};
+/**
+ * den_template_commit() - make a template from a box at a checkpoint
+ * @ref: NULL: now
+ * @ret_id: the new template's id, free() it; may be NULL
+ */
+int den_template_commit(struct den_box *box, const char *ref, const struct den_template_opt *opt,
+	char **ret_id, struct den_err *err);
+/** den_template_stack() - a template of layers that are there already (by diff_id), above @base.
+ *  DEN_NOT_FOUND: one is missing; it has to be unpacked first */
+int den_template_stack(struct den *d, const char *const *diff_ids, const struct den_template_opt *opt,
+	char **ret_id, struct den_err *err);
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 

@@ -14,9 +14,11 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "err.h"
+#include "tar.h"
 
 enum tree_xattrs { TREE_XATTR_NONE, TREE_XATTR_USER /* user.* */, TREE_XATTR_ALL };
 
@@ -50,11 +52,37 @@ void tree_packer_free(struct tree_packer *p); /* NULL is allowed */
 int tree_pack(int dirfd, const char *name, const struct tree_pack_opt *opt, tree_sink sink,
 	void *user, struct tree_stats *stats, struct den_err *err);
 
+/* ---- parts of packing, for whoever decides otherwise what goes in ---- */
+
+/* Files with several names, by the name that was packed first. Bounded: what does not fit is not
+ * remembered, and its other names are packed as files of their own. */
+struct tree_links;
+struct tree_links *tree_links_new(void);
+/* NULL: none was packed. */
+const char *tree_links_name(struct tree_links *t, const struct stat *st);
+/* One more name was packed as a link: with the last one the file is forgotten. */
+void tree_links_used(struct tree_links *t, const struct stat *st);
+void tree_links_add(struct tree_links *t, const struct stat *st, const char *name);
+void tree_links_free(struct tree_links *t); /* NULL is allowed */
+
+struct tree_attrs {
+	struct tar_xattr list[TAR_XATTR_MAX];
+	size_t n;
+	char names[8192];
+	struct buf values;
+};
+/* Attributes that do not fit, or may not be read, are counted in *lost and left out: they are not
+ * what a copy is made for. *ret is zeroed before its first use. */
+void tree_attrs_read(int fd, bool (*wanted)(const char *name), struct tree_attrs *ret, uint64_t *lost);
+void tree_attrs_free(struct tree_attrs *a); /* and a itself; NULL is allowed */
+
 struct tree_unpack_opt {
 	bool owner;	   /* give everything its owner; else all belongs to the caller */
 	bool special;	   /* make fifos; else they are skipped */
 	bool keep_dirs;	   /* directories that are there already stay as they are */
 	bool sync;	   /* success means it is on disk */
+	bool layer;	   /* ".wh.NAME" removes NAME, ".wh..wh..opq" what is in its directory, and a
+			      directory makes way for a file */
 	mode_t mode_clear; /* bits that nothing gets, e.g. 07022 */
 	enum tree_xattrs xattrs;
 	const char *top;   /* the first part of every name is replaced by this */

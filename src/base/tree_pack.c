@@ -24,6 +24,11 @@ struct link {
 	char name[];
 };
 
+struct tree_links {
+	struct link *buckets[LINK_BUCKETS];
+	size_t n, bytes;
+};
+
 struct tree_packer {
 	struct tree_pack_opt opt;
 	char *top;
@@ -34,17 +39,21 @@ struct tree_packer {
 	uint64_t left, size;
 	struct buf out;
 	size_t sent; /* of out */
-	struct link **links;
-	size_t n_links, link_bytes;
+	struct tree_links *links;
 	struct tree_stats stats;
 };
 
 /* ---- hard links ------------------------------------------------------------------------------ */
 
-static struct link **link_find(struct tree_packer *p, const struct stat *st)
+struct tree_links *tree_links_new(void)
+{
+	return mem_new(struct tree_links);
+}
+
+static struct link **link_find(struct tree_links *t, const struct stat *st)
 {
 	uint64_t h = ((uint64_t)st->st_ino ^ (uint64_t)st->st_dev << 32) * 0x9e3779b97f4a7c15ULL;
-	struct link **at = &p->links[h >> 52];
+	struct link **at = &t->buckets[h >> 52];
 
 	static_assert(LINK_BUCKETS == 1U << (64 - 52), "the hash has as many values as buckets");
 	while (*at && ((*at)->ino != st->st_ino || (*at)->dev != st->st_dev))
@@ -52,72 +61,104 @@ static struct link **link_find(struct tree_packer *p, const struct stat *st)
 	return at;
 }
 
-static void link_forget(struct tree_packer *p, struct link **at)
+static void link_forget(struct tree_links *t, struct link **at)
 {
 	struct link *l = *at;
 
 	*at = l->next;
-	p->n_links--;
-	p->link_bytes -= strlen(l->name);
+	t->n--;
+	t->bytes -= strlen(l->name);
 	free(l);
 }
 
-static void link_remember(struct tree_packer *p, const struct stat *st, const char *name)
+const char *tree_links_name(struct tree_links *t, const struct stat *st)
 {
-	struct link **at = link_find(p, st), *l;
+	struct link *l = st->st_nlink > 1 ? *link_find(t, st) : NULL;
+
+	return l ? l->name : NULL;
+}
+
+void tree_links_used(struct tree_links *t, const struct stat *st)
+{
+	struct link **at = link_find(t, st);
+
+	if (*at && --(*at)->left == 0)
+		link_forget(t, at);
+}
+
+void tree_links_add(struct tree_links *t, const struct stat *st, const char *name)
+{
+	struct link **at = link_find(t, st), *l;
 	size_t n = strlen(name);
 
-	if (*at || p->n_links >= LINKS_MAX || p->link_bytes + n > LINK_NAMES_MAX)
+	if (st->st_nlink < 2 || *at || t->n >= LINKS_MAX || t->bytes + n > LINK_NAMES_MAX)
 		return;
 	l = mem_alloc(sizeof(*l) + n + 1);
 	*l = (struct link){ .dev = st->st_dev, .ino = st->st_ino, .left = st->st_nlink - 1 };
 	memcpy(l->name, name, n + 1);
 	*at = l;
-	p->n_links++;
-	p->link_bytes += n;
+	t->n++;
+	t->bytes += n;
+}
+
+void tree_links_free(struct tree_links *t)
+{
+	if (!t)
+		return;
+	for (size_t i = 0; i < LINK_BUCKETS; i++)
+		while (t->buckets[i])
+			link_forget(t, &t->buckets[i]);
+	free(t);
 }
 
 /* ---- attributes ------------------------------------------------------------------------------ */
 
-struct xattrs {
-	struct tar_xattr list[TAR_XATTR_MAX];
-	size_t n;
-	char names[8192];
-	struct buf values;
-};
-
-static bool xattr_wanted(const char *name, enum tree_xattrs want)
+static bool xattr_any(const char *name)
 {
-	return want == TREE_XATTR_ALL || (want == TREE_XATTR_USER && !strncmp(name, "user.", 5));
+	return true;
 }
 
-/* Attributes that do not fit, or may not be read, are counted and left out: they are not what a
- * copy is made for. */
-static void xattrs_read(struct tree_packer *p, int fd, struct xattrs *x)
+static bool xattr_user(const char *name)
 {
-	ssize_t n = p->opt.xattrs ? flistxattr(fd, x->names, sizeof(x->names)) : 0;
+	return !strncmp(name, "user.", 5);
+}
+
+void tree_attrs_read(int fd, bool (*wanted)(const char *name), struct tree_attrs *ret, uint64_t *lost)
+{
+	ssize_t n = flistxattr(fd, ret->names, sizeof(ret->names));
 	size_t offset[TAR_XATTR_MAX];
 	char value[65536];
 
-	for (const char *name = x->names; n > 0 && name < x->names + n; name += strlen(name) + 1) {
+	ret->n = 0;
+	ret->values.len = 0;
+	for (const char *name = ret->names; n > 0 && name < ret->names + n; name += strlen(name) + 1) {
 		ssize_t len;
 
-		if (!xattr_wanted(name, p->opt.xattrs))
+		if (!wanted(name))
 			continue;
 		len = fgetxattr(fd, name, value, sizeof(value));
-		if (len < 0 || x->n == TAR_XATTR_MAX || x->values.len + (size_t)len > TAR_META_MAX / 2) {
-			p->stats.lost_xattrs++;
+		if (len < 0 || ret->n == TAR_XATTR_MAX ||
+			ret->values.len + (size_t)len > TAR_META_MAX / 2) {
+			++*lost;
 			continue;
 		}
-		offset[x->n] = x->values.len;
-		x->list[x->n].name = name;
-		x->list[x->n++].len = (size_t)len;
-		buf_add(&x->values, value, (size_t)len);
+		offset[ret->n] = ret->values.len;
+		ret->list[ret->n].name = name;
+		ret->list[ret->n++].len = (size_t)len;
+		buf_add(&ret->values, value, (size_t)len);
 	}
 	if (n < 0 && errno == ERANGE)
-		p->stats.lost_xattrs++;
-	for (size_t i = 0; i < x->n; i++)
-		x->list[i].value = buf_str(&x->values) + offset[i];
+		++*lost;
+	for (size_t i = 0; i < ret->n; i++)
+		ret->list[i].value = buf_str(&ret->values) + offset[i];
+}
+
+void tree_attrs_free(struct tree_attrs *a)
+{
+	if (!a)
+		return;
+	buf_free(&a->values);
+	free(a);
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -125,7 +166,7 @@ static void xattrs_read(struct tree_packer *p, int fd, struct xattrs *x)
 static int entry_put(struct tree_packer *p, struct tar_entry *e, const struct stat *st, int fd,
 	struct den_err *err)
 {
-	struct xattrs *x = mem_new(struct xattrs);
+	struct tree_attrs *x = fd >= 0 && p->opt.xattrs ? mem_new(struct tree_attrs) : NULL;
 	int r;
 
 	e->mode = st->st_mode & 07777;
@@ -133,13 +174,14 @@ static int entry_put(struct tree_packer *p, struct tar_entry *e, const struct st
 	e->gid = p->opt.owner ? p->opt.gid : st->st_gid;
 	e->mtime_sec = st->st_mtim.tv_sec;
 	e->mtime_nsec = (uint32_t)st->st_mtim.tv_nsec;
-	if (fd >= 0)
-		xattrs_read(p, fd, x);
-	e->xattrs = x->list;
-	e->n_xattrs = x->n;
+	if (x) {
+		tree_attrs_read(fd, p->opt.xattrs == TREE_XATTR_ALL ? xattr_any : xattr_user, x,
+			&p->stats.lost_xattrs);
+		e->xattrs = x->list;
+		e->n_xattrs = x->n;
+	}
 	r = tar_put_entry(&p->out, e, err);
-	buf_free(&x->values);
-	free(x);
+	tree_attrs_free(x);
 	if (r == 0)
 		p->stats.entries++;
 	return r;
@@ -150,7 +192,6 @@ static int put_file(struct tree_packer *p, int dirfd, const char *name, const ch
 {
 	struct tar_entry e = { .type = TAR_FILE, .name = path };
 	auto_fd fd = -1;
-	struct link **at;
 	struct stat st;
 
 	/* It was a file a moment ago; by now it may be a link, or a fifo that would block. */
@@ -162,18 +203,15 @@ static int put_file(struct tree_packer *p, int dirfd, const char *name, const ch
 	}
 	if (!S_ISREG(st.st_mode))
 		return 0;
-	at = link_find(p, &st);
-	if (st.st_nlink > 1 && *at) {
+	e.target = tree_links_name(p->links, &st);
+	if (e.target) {
 		e.type = TAR_HARDLINK;
-		e.target = (*at)->name;
 		if (entry_put(p, &e, &st, -1, err) < 0)
 			return -1;
-		if (--(*at)->left == 0)
-			link_forget(p, at);
+		tree_links_used(p->links, &st);
 		return 0;
 	}
-	if (st.st_nlink > 1)
-		link_remember(p, &st, path);
+	tree_links_add(p->links, &st, path);
 	e.size = p->size = p->left = (uint64_t)st.st_size;
 	if (entry_put(p, &e, &st, fd, err) < 0)
 		return -1;
@@ -330,7 +368,7 @@ int tree_packer_new(int dirfd, const char *name, const struct tree_pack_opt *opt
 	p->opt = *opt;
 	p->top = opt->top && *opt->top ? mem_strdup(opt->top) : NULL;
 	p->fd = -1;
-	p->links = mem_zalloc(LINK_BUCKETS * sizeof(*p->links));
+	p->links = tree_links_new();
 	if (packer_begin(p, dirfd, name, err) < 0) {
 		tree_packer_free(p);
 		return den_wrap(err, "pack");
@@ -348,10 +386,7 @@ void tree_packer_free(struct tree_packer *p)
 {
 	if (!p)
 		return;
-	for (size_t i = 0; i < LINK_BUCKETS; i++)
-		while (p->links[i])
-			link_forget(p, &p->links[i]);
-	free(p->links);
+	tree_links_free(p->links);
 	free(p->top);
 	walk_free(p->walk);
 	fd_close(&p->fd);

@@ -1,4 +1,5 @@
 /* The unpacking half of tree.h. The archive is hostile: see the rules there. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -246,6 +247,8 @@ static int name_free(struct tree_unpacker *u, const char *base, const char *path
 		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "'%s'", tar_show(path).s);
 	if (unlinkat(u->parent, base, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT)
 		return 0;
+	if (u->opt.layer && S_ISDIR(st.st_mode))
+		return tree_remove_at(u->parent, base, err);
 	if (errno == ENOTEMPTY || errno == EEXIST)
 		return den_fail(err, DEN_CONFLICT, errno, "'%s': a directory is in the way",
 			tar_show(path).s);
@@ -511,6 +514,41 @@ static int (*const make[])(struct tree_unpacker *u, const char *base, const char
 	[TAR_BLOCK_DEV] = make_nothing,
 };
 
+/* ---- layers ---------------------------------------------------------------------------------- */
+
+#define WHITEOUT ".wh."
+
+/* Everything in the parent goes. */
+static int parent_empty(struct tree_unpacker *u, struct den_err *err)
+{
+	int fd = openat(u->parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *de;
+
+	if (!d) {
+		den_fail_sys(err, errno, "empty a directory");
+		fd_close(&fd);
+		return -1;
+	}
+	while (r == 0 && (de = readdir(d)))
+		if (strcmp(de->d_name, ".") && strcmp(de->d_name, ".."))
+			r = tree_remove_at(fd, de->d_name, err);
+	closedir(d);
+	return r;
+}
+
+static int whiteout(struct tree_unpacker *u, const char *name, const struct tar_entry *e, struct den_err *err)
+{
+	u->fd = -1;
+	if (e->type != TAR_FILE || e->size)
+		return den_fail(err, DEN_INVALID, 0, "'%s' is no whiteout", tar_show(e->name).s);
+	if (!strcmp(name, WHITEOUT ".opq"))
+		return parent_empty(u, err);
+	if (!*name || !strcmp(name, ".") || !strcmp(name, "..") || !strncmp(name, WHITEOUT, strlen(WHITEOUT)))
+		return den_fail(err, DEN_INVALID, 0, "'%s' is no whiteout", tar_show(e->name).s);
+	return tree_remove_at(u->parent, name, err);
+}
+
 /* ---- the stream ------------------------------------------------------------------------------ */
 
 static int on_entry(const struct tar_entry *e, void *user, struct den_err *err)
@@ -534,6 +572,8 @@ static int on_entry(const struct tar_entry *e, void *user, struct den_err *err)
 			den_fail(err, DEN_INVALID, 0, "'%s': not the name of a file", tar_show(e->name).s);
 	if (parent_open(u, path, &base, err) < 0)
 		return -1;
+	if (u->opt.layer && !strncmp(base, WHITEOUT, strlen(WHITEOUT)))
+		return whiteout(u, base + strlen(WHITEOUT), e, err);
 	return make[e->type](u, base, path, e, err);
 }
 

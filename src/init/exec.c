@@ -110,6 +110,7 @@ void exec_put_info(struct buf *b, const struct exec *x)
 		.timeout_ms = x->spec.timeout_ms,
 		.cpu_ms = x->spec.cpu_ms,
 		.grace_ms = x->spec.grace_ms,
+		.nonce = x->spec.nonce,
 		.ended_ms = x->closed ? x->ended_ms : 0,
 		.result = x->result,
 	};

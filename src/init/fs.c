@@ -36,7 +36,7 @@ static const struct op {
 	{ "chown", 2, 3, "rl", fs_chown },
 	{ "watch", 1, 2, "r", fs_watch },
 	{ "tarout", 1, 2, "c", fs_tarout },
-	{ "tarin", 1, 2, "p", fs_tarin },
+	{ "tarin", 1, 2, "pw", fs_tarin },
 };
 
 int fs_run(char *const *argv, struct den_err *err)

@@ -46,7 +46,8 @@ int fs_tarin(char *const *arg, struct den_err *err)
 {
 	bool root = geteuid() == 0;
 	struct tree_unpack_opt opt = { .owner = root, .special = true, .sync = true,
-		.mode_clear = root ? 0 : 06000, .xattrs = TREE_XATTR_USER };
+		.mode_clear = root ? 0 : 06000, .xattrs = TREE_XATTR_USER,
+		.layer = fs_flag(arg[1], 'w') };
 	char *const mkdir_arg[] = { arg[0], "", "p" };
 	auto_fd fd = -1;
 

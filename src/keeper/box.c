@@ -15,6 +15,7 @@
 #include "fd.h"
 #include "keeper.h"
 #include "place.h"
+#include "strv.h"
 
 bool box_is_up(const struct keeper *k)
 {
@@ -60,8 +61,10 @@ static int check_spec(struct box_spec *s, struct den_err *err)
 		s->wall = mem_strdup("container");
 	if (!s->net)
 		s->net = mem_strdup("none");
-	if (!s->user)
-		s->user = mem_strdup("root");
+	if (s->history == HISTORY_DEFAULT)
+		s->history = s->flags & BOX_EPHEMERAL ? HISTORY_OFF : HISTORY_ON;
+	if (s->history == HISTORY_OFF && !strcmp(s->template_name, "empty"))
+		s->history = HISTORY_MANUAL; /* what is unpacked there becomes a layer in the pool */
 	s->flags &= ~(uint64_t)BOX_PIDS_DEFAULT;
 	if (!s->pids) {
 		s->pids = PIDS_DEFAULT;
@@ -125,12 +128,39 @@ static void tell_progress(const char *text, void *user)
 		conn_send_buf(&CONTAINER_OF(l, struct client, link)->conn, WM_PROGRESS, 0, &b);
 }
 
-static int open_template(struct keeper *k, struct den_err *err)
+/* Nothing at all, to unpack an image into. */
+static int open_empty(struct keeper *k)
+{
+	k->tmpl = (struct template){ .name = mem_strdup("empty"), .version = mem_strdup("empty"),
+		.detail = mem_strdup("/: empty\n"), .trees = mem_alloc(sizeof(*k->tmpl.trees)), .n_trees = 1 };
+	k->tmpl.trees[0] = (struct template_tree){ .at = mem_strdup("/"), .lowers = mem_new(char *) };
+	return 0;
+}
+
+static int open_image(struct keeper *k, struct den_err *err)
+{
+	char id[65];
+
+	if (home_pool(k, err) < 0)
+		return den_wrap(err, "pool");
+	if (k->row.version && k->row.version[0])
+		snprintf(id, sizeof(id), "%s", k->row.version);
+	else if (image_lock(k->store, false, &k->image_lock, err) < 0 ||
+		image_find(k->store, k->row.info.spec.template_name, id, err) < 0)
+		return -1;
+	return image_open(k->store, k->pool, id, &k->tmpl, &k->defaults, err);
+}
+
+int open_template(struct keeper *k, struct den_err *err)
 {
 	enum plan_ids ids = wall_ids(NULL);
 
 	if (k->tmpl.trees)
 		return 0;
+	if (!strcmp(k->row.info.spec.template_name, "empty"))
+		return open_empty(k);
+	if (strcmp(k->row.info.spec.template_name, "host"))
+		return open_image(k, err);
 	if (k->row.version && k->row.version[0])
 		return template_open_version(k->store->fd, k->store->path, k->row.info.spec.template_name,
 			k->row.version, &k->tmpl, err);
@@ -160,20 +190,19 @@ static void machine_id(const struct box_id *id, char out[static 33])
 }
 
 static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, char **init_path,
-	struct buf *box_path, struct den_err *err)
+	struct den_err *err)
 {
 	uint32_t base = STORE_ID_BASE + (uint32_t)k->row.slot * 65536U;
 
 	if (store_init_path(k->store, den_init_blob, (size_t)(den_init_blob_end - den_init_blob), den_init_hash,
-		    init_path, err) < 0)
+		    init_path, err) < 0 || home_open(k, err) < 0)
 		return -1;
-	buf_addf(box_path, "%s/" PLACE_BOXES "/%s", k->store->path, k->id.s);
 	for (size_t i = 0; i < k->tmpl.n_trees; i++)
 		trees[i] = (struct plan_tree){ k->tmpl.trees[i].at,
 			(const char *const *)k->tmpl.trees[i].lowers };
 	*p = (struct plan){
 		.id = &k->id, .tag = k->store->tag, .spec = &k->row.info.spec, .trees = trees,
-		.n_trees = k->tmpl.n_trees, .boxfd = k->boxfd, .box_path = buf_str(box_path),
+		.n_trees = k->tmpl.n_trees, .fsfd = k->fsfd, .fs_path = k->fs_path,
 		.init_path = *init_path, .listen_fd = -1,
 		.ids = wall_ids(NULL), .id_base = base, .owners = k->tmpl.owners_path,
 		.host_net = !strcmp(k->row.info.spec.net, "host-test"), .cloned = on_cloned, .user = k,
@@ -281,7 +310,6 @@ int box_up(struct keeper *k, struct den_err *err)
 {
 	auto_free struct plan_tree *trees = NULL;
 	auto_free char *init_path = NULL;
-	auto_buf box_path = { 0 };
 	struct plan p;
 	int r;
 
@@ -290,7 +318,7 @@ int box_up(struct keeper *k, struct den_err *err)
 	if (open_template(k, err) < 0 || new_boot_id(k, err) < 0)
 		return -1;
 	trees = mem_alloc(sizeof(*trees) * (k->tmpl.n_trees + 1));
-	if (make_plan(k, &p, trees, &init_path, &box_path, err) < 0)
+	if (make_plan(k, &p, trees, &init_path, err) < 0)
 		return -1;
 	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &p.listen_fd, err) < 0)
 		return -1;
@@ -346,10 +374,46 @@ static void undo_create(struct keeper *k)
 		box_down(k, NULL);
 	if (k->row_written)
 		(void)store_delete(k->store, &k->id, &ignored);
+	home_close(k);
 	fd_close(&k->boxfd);
 	k->in_trash = store_box_trash(k->store, &k->id, &ignored) == 0;
+	fd_close(&k->image_lock);
 	if (k->row.slot != UINT64_MAX)
 		store_release_slot(k->store, k->row.slot, &k->id);
+}
+
+/* What the template says and the caller did not. */
+static void apply_defaults(struct keeper *k)
+{
+	struct box_spec *s = &k->row.info.spec;
+	char **env = NULL;
+
+	if (!s->user)
+		s->user = mem_strdup(k->defaults.user ? k->defaults.user : "root");
+	if (!s->cwd && k->defaults.workdir)
+		s->cwd = mem_strdup(k->defaults.workdir);
+	for (size_t i = 0; k->defaults.env && k->defaults.env[i]; i++)
+		strv_env_put(&env, k->defaults.env[i]);
+	for (size_t i = 0; s->env && s->env[i]; i++)
+		strv_env_put(&env, s->env[i]);
+	strv_free(s->env);
+	s->env = env;
+}
+
+/* A box and, of a fork, its first checkpoint: there together, or not at all. */
+static int create_row(struct keeper *k, struct den_err *err)
+{
+	struct ckpt c = { .parent = -1, .created_ms = clock_wall_ms(), .kind = CKPT_FORK,
+		.message = (char *)"as it was forked", .origin = k->row.info.spec.from };
+	char name[64];
+
+	home_name(k, 'c', 0, name);
+	if (!k->row.info.spec.from || faccessat(k->pool->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return box_save(k, err);
+	if (history_add(k->store, &k->row, &c, err) < 0)
+		return -1;
+	k->row_written = true;
+	return 0;
 }
 
 static int create_claimed(struct keeper *k, struct client *owner, struct den_err *err)
@@ -358,8 +422,11 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 
 	if (open_template(k, err) < 0)
 		return -1;
+	free(k->row.version);
 	k->row.version = mem_strdup(k->tmpl.version);
-	if (store_box_make(k->store, &k->id, k->tmpl.n_trees, &k->boxfd, &k->lock, err) < 0)
+	apply_defaults(k);
+	if (store_box_make(k->store, &k->id, s->history == HISTORY_OFF ? k->tmpl.n_trees : 0, &k->boxfd, &k->lock,
+		    err) < 0 || home_make(k, err) < 0)
 		return -1;
 	/* the directory is there and locked: no claim of ours can be taken for a dead one's */
 	if (s->name && store_claim_name(k->store, s->name, &k->id, err) < 0)
@@ -368,15 +435,56 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		return -1;
 	if (box_up(k, err) < 0)
 		return -1;
+	if (k->row.work) { /* what nobody changed is not a turn's doing */
+		struct den_err ignored;
+
+		k->print_known = home_fingerprint(k, 100, &k->print, &ignored) > 0;
+	}
 	if ((s->flags & BOX_EPHEMERAL) && !s->name) {
 		/* Nobody can know of it yet, nothing durable was promised, and a row costs more than
 		 * such a box's whole life. */
 		k->late_row.cb = late_row_cb;
 		loop_timer_set(k->loop, &k->late_row, clock_mono_ns() + ROW_LATE_MS * NS_PER_MS);
-	} else if (listen_for_clients(k, err) < 0 || box_save(k, err) < 0) {
+	} else if (listen_for_clients(k, err) < 0 || create_row(k, err) < 0) {
 		return -1;
 	}
+	fd_close(&k->image_lock);
 	owner->owner = s->flags & BOX_EPHEMERAL;
+	return 0;
+}
+
+/* A fork is what the other box is, but for its name. */
+static int fork_spec(struct keeper *k, struct den_err *err)
+{
+	struct box_spec *s = &k->row.info.spec, got = { 0 };
+	const char *at = strchr(s->from, '@');
+	auto_free char *id = at ? strndup(s->from, (size_t)(at - s->from)) : NULL;
+	struct box_row other = { 0 };
+	struct box_id other_id;
+	auto_buf b = { 0 };
+
+	if (!at || box_id_parse(id, &other_id, err) < 0 || !at[1] || strspn(at + 1, "0123456789") != strlen(at + 1))
+		return den_fail(err, DEN_INVALID, 0, "'%.60s' is no checkpoint; write BOX@NUMBER", s->from);
+	if (store_get(k->store, &other_id, &other, err) < 0)
+		return -1;
+	box_spec_put(&b, &other.info.spec);
+	if (box_spec_get(b.p, b.len, &got, err) < 0) {
+		box_row_free(&other);
+		return -1;
+	}
+	free(got.name);
+	got.name = mem_take(&s->name);
+	free(got.from);
+	got.from = mem_take(&s->from);
+	box_spec_free(s);
+	*s = got;
+	if (other.info.state == BOX_DELETING || !other.work) {
+		den_fail(err, DEN_CONFLICT, 0, other.work ? "the box is being deleted" : "that box has no history");
+		box_row_free(&other);
+		return -1;
+	}
+	k->row.version = mem_take(&other.version);
+	box_row_free(&other);
 	return 0;
 }
 
@@ -389,7 +497,8 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 	if (box_spec_get(spec, len, s, err) < 0)
 		return -1;
 	k->row.slot = UINT64_MAX;
-	if (check_spec(s, err) < 0)
+	k->row.pending = -1;
+	if ((s->from && fork_spec(k, err) < 0) || check_spec(s, err) < 0)
 		return -1;
 	k->ops = wall_find(s->wall, err);
 	if (!k->ops || box_id_make(&k->id, err) < 0)
@@ -460,6 +569,8 @@ static int row_missing(struct keeper *k, struct den_err *err)
 		return -1; /* err says not found */
 	close(pidfd);
 	k->row.slot = UINT64_MAX;
+	k->row.pending = -1;
+	k->row.info.spec.history = HISTORY_OFF;
 	k->row.info.spec.id = mem_strdup(k->id.s);
 	k->row.info.spec.wall = mem_strdup("container");
 	k->row.info.spec.user = mem_strdup("root");
@@ -480,6 +591,15 @@ static void await_init(struct keeper *k)
 	while (k->init_up && !k->init_known && k->row.info.state != BOX_PAUSED && clock_mono_ns() < until)
 		if (loop_step(k->loop, 100, &err) < 0)
 			break;
+}
+
+/* A keeper died in the middle of a merge: what it had written of it goes. */
+static int finish_merge(struct keeper *k, struct den_err *err)
+{
+	uint64_t before;
+
+	return box_rollback(k, (uint64_t)k->row.pending, false, &before, err) < 0 ?
+		den_wrap(err, "undo a merge that was interrupted") : 0;
 }
 
 int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
@@ -507,6 +627,9 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 	}
 	if (adopt(k, err) < 0)
 		return -1;
+	(void)home_sweep(k, err); /* costs space at worst */
+	if (k->row.pending >= 0 && finish_merge(k, err) < 0)
+		return -1;
 	await_init(k);
 	return listen_for_clients(k, err);
 }
@@ -515,6 +638,8 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 
 static void answer_waiting(struct keeper *k)
 {
+	if (k->keep_waiting)
+		return;
 	list_for_each(l, &k->clients) {
 		struct client *c = CONTAINER_OF(l, struct client, link);
 
@@ -630,6 +755,7 @@ int box_delete(struct keeper *k, struct den_err *err)
 		loop_remove(k->loop, &k->listen);
 		fd_close(&k->listen.fd);
 	}
+	home_close(k);
 	fd_close(&k->boxfd);
 	if (store_box_trash(k->store, &k->id, err) < 0)
 		return -1;

@@ -168,7 +168,7 @@ static bool box_alive(const struct box_id *id, void *user)
 	return place_box(g->s->fd, id, &boxfd, NULL) == 0;
 }
 
-static void cgroup_removed(const char *what, void *user)
+static void tell_removed(const char *what, void *user)
 {
 	struct gc *g = user;
 
@@ -198,7 +198,7 @@ static bool template_in_use(const char *name, const char *version, void *user)
 
 	(void)name;
 	/* when in doubt it is in use */
-	return store_each(g->s, row_uses, &u, &err) < 0 || u.found;
+	return image_needs_host(g->s, version) || store_each(g->s, row_uses, &u, &err) < 0 || u.found;
 }
 
 /* A row whose directory is gone: the last step of a delete was not reached. */
@@ -235,6 +235,43 @@ static int gc_orphan_rows(struct gc *g, struct den_err *err)
 	return r;
 }
 
+static bool pool_alive(const char *name, void *user)
+{
+	struct box_id id;
+
+	return box_id_parse(name, &id, NULL) == 0 && box_alive(&id, user);
+}
+
+struct pool_gc {
+	struct gc *g;
+	struct pool *pool;
+};
+
+static int pool_gc(void *arg, struct den_err *err)
+{
+	struct pool_gc *p = arg;
+
+	if (pool_sweep(p->pool, pool_alive, p->g, tell_removed, err) < 0)
+		return -1;
+	return image_sweep(p->g->s, p->pool, p->g->removed, p->g->user, err);
+}
+
+static int gc_pool(struct gc *g, struct den_err *err)
+{
+	struct pool_gc p = { .g = g };
+	int r;
+
+	if (!pool_exists(g->s->fd))
+		return image_sweep(g->s, NULL, g->removed, g->user, err);
+	if (pool_open(g->s->fd, g->s->path, NULL, &p.pool, err) < 0)
+		return den_wrap(err, "pool");
+	r = wall_as_box_root(pool_gc, &p, err);
+	if (r == 0)
+		(void)pool_trim(p.pool, NULL);
+	pool_close(p.pool);
+	return r;
+}
+
 int clerk_sweep(struct store *s, void (*removed)(const char *what, void *user), void *user, struct den_err *err)
 {
 	struct gc g = { .s = s, .removed = removed, .user = user };
@@ -263,7 +300,9 @@ int clerk_sweep(struct store *s, void (*removed)(const char *what, void *user), 
 		r = store_sweep(s, den_init_hash, removed, user, err);
 	ops = wall_find("container", err);
 	if (r == 0 && ops)
-		r = ops->sweep(s->tag, box_alive, &g, cgroup_removed, err);
+		r = ops->sweep(s->tag, box_alive, &g, tell_removed, err);
+	if (r == 0)
+		r = gc_pool(&g, err);
 	if (r == 0) {
 		unsigned n = 0;
 		char text[64];

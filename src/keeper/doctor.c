@@ -113,6 +113,30 @@ static void find_store(struct keeper *k, struct buf *out)
 							    "--disk needs mke2fs: apt-get install e2fsprogs");
 }
 
+/* Where history is kept, and what it costs there. */
+static void find_pool(struct keeper *k, struct buf *out)
+{
+	auto_fd conf = openat(k->store->fd, "pool.conf", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	auto_free char *text = NULL;
+	bool tool = access("/sbin/mkfs.btrfs", X_OK) == 0 || access("/usr/sbin/mkfs.btrfs", X_OK) == 0;
+	struct den_err ignored;
+
+	if (conf >= 0)
+		(void)fd_read_all(conf, 4096, &text, NULL, &ignored);
+	if (text && strstr(text, "kind=btrfs"))
+		finding(out, "pool", "ok", "btrfs: a checkpoint, a fork, a rollback are one snapshot each");
+	else if (text)
+		finding(out, "pool", "limited",
+			"plain: checkpoints copy what changed, so they cost time by the number of files; 'den pool' tells more");
+	else if (geteuid() != 0)
+		finding(out, "pool", "limited",
+			"an ordinary user's is plain: checkpoints copy what changed; as root it is btrfs");
+	else if (!tool)
+		finding(out, "pool", "limited", "will be plain: mkfs.btrfs is missing (apt-get install btrfs-progs)");
+	else
+		finding(out, "pool", "ok", "none yet; it will be btrfs if the kernel has it");
+}
+
 static void find_landlock(struct buf *out)
 {
 	long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
@@ -142,6 +166,7 @@ int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, 
 		finding(out, "cgroup", strcmp(level, "ok") ? "limited" : "ok", buf_str(&text));
 	}
 	find_store(c->k, out);
+	find_pool(c->k, out);
 	find_landlock(out);
 	return 0;
 }

@@ -221,6 +221,7 @@ static struct kexec *kexec_new(struct keeper *k, const struct exec_spec *s)
 	x->info.timeout_ms = s->timeout_ms;
 	x->info.cpu_ms = s->cpu_ms;
 	x->info.grace_ms = s->grace_ms;
+	x->info.nonce = s->nonce;
 	x->refused_before = k->ops->pids_refused(&k->wall);
 	x->oom_before = k->row.info.spec.memory ? k->ops->oom_kills(&k->wall) : 0;
 	list_append(&k->execs, &x->link);
@@ -241,6 +242,42 @@ static struct chan *chan_new(struct client *c, uint32_t theirs, struct kexec *x)
 	return ch;
 }
 
+/* Asked for again by a client whose keeper died before it said that the program runs. It does. */
+static void rejoin(struct client *c, uint32_t theirs, struct kexec *x, uint64_t credit)
+{
+	struct keeper *k = c->k;
+	auto_buf b = { 0 };
+	struct chan *ch;
+
+	loop_timer_clear(&x->orphan);
+	if (x->info.flags & EXEC_DETACH) {
+		wire_put_u64(&b, F_PID, x->info.pid);
+		wire_put_u64(&b, F_EXEC, x->info.exec);
+		wire_put_u64(&b, F_FLAGS, x->info.flags);
+		conn_send_buf(&c->conn, WM_STARTED, theirs, &b);
+		return;
+	}
+	ch = chan_new(c, theirs, x);
+	ch->credit = credit;
+	ch->kill_on_close = x->info.flags & (EXEC_KILL_ON_CLOSE | EXEC_BUILTIN);
+	wire_put_u64(&b, F_EXEC, x->info.exec);
+	wire_put_u64(&b, F_OFF_OUT, 0);
+	wire_put_u64(&b, F_OFF_ERR, 0);
+	wire_put_u64(&b, F_CREDIT, credit);
+	conn_send_buf(&k->init, WM_ATTACH, ch->ours, &b);
+}
+
+static struct kexec *exec_by_nonce(struct keeper *k, uint64_t nonce)
+{
+	list_for_each(l, &k->execs) {
+		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
+
+		if (nonce && x->info.nonce == nonce)
+			return x;
+	}
+	return NULL;
+}
+
 void kexec_request(struct client *c, const struct wire_frame *f)
 {
 	struct keeper *k = c->k;
@@ -251,7 +288,12 @@ void kexec_request(struct client *c, const struct wire_frame *f)
 	struct kexec *x;
 	struct chan *ch;
 
-	if (exec_spec_get(f->p, f->len, &s, &err) < 0 || check_exec(k, c, f->chan, &s, &err) < 0) {
+	if (exec_spec_get(f->p, f->len, &s, &err) == 0 && check_up(k, &err) == 0 && (x = exec_by_nonce(k, s.nonce))) {
+		rejoin(c, f->chan, x, s.credit);
+		exec_spec_free(&s);
+		return;
+	}
+	if (!s.argv || check_exec(k, c, f->chan, &s, &err) < 0) {
 		conn_fail(&c->conn, f->chan, &err);
 		exec_spec_free(&s);
 		return;
@@ -557,7 +599,8 @@ void kexec_client_gone(struct client *c)
 		if (ch->client != c)
 			continue;
 		if (ch->kill_on_close)
-			kexec_kill(ch->x, ch->x->info.flags & EXEC_BUILTIN ? SIGKILL : SIGHUP, EXEC_BY_ITSELF);
+			/* a file operation tidies up and ends; the signal is there before the end of its input */
+			kexec_kill(ch->x, ch->x->info.flags & EXEC_BUILTIN ? SIGTERM : SIGHUP, EXEC_BY_ITSELF);
 		if (k->init_up)
 			conn_send(&k->init, WM_DETACH, ch->ours, NULL, 0);
 		chan_free(ch);

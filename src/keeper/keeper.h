@@ -13,6 +13,9 @@
 #include "conn.h"
 #include "loop.h"
 #include "spec.h"
+#include "history.h"
+#include "image.h"
+#include "pool.h"
 #include "store.h"
 #include "template.h"
 #include "wall.h"
@@ -47,6 +50,7 @@ struct client {
 	struct conn conn;
 	struct loop_deferred free_later;
 	bool owner;	/* of a throwaway box: it goes when this client does */
+	bool merging;	/* it is applying a merge: if it goes, that is undone */
 	bool wait_down; /* a STOP, DELETE or WAIT is unanswered */
 	uint8_t wait_type;
 };
@@ -67,6 +71,19 @@ struct keeper {
 	struct box_row row;
 	struct template tmpl;
 	int boxfd, lock;
+	struct pool *pool; /* NULL: not needed so far */
+	int fsfd;	   /* home_open(): what the box writes to */
+	char *fs_path;
+	struct image_defaults defaults; /* of the template */
+	int image_lock; /* held until the row that names the image is written; -1: not */
+	/* history */
+	uint64_t print; /* of head, if known */
+	bool print_known, turn_open, merging, keep_waiting;
+	bool merge_was_down;
+	char *merge_from; /* "ID@N" */
+	struct buf turn_message;
+	struct loop_deferred turn_end;
+	struct list jobs;
 	const struct wall_ops *ops;
 	struct wall_box wall;
 	bool row_written;
@@ -78,6 +95,9 @@ struct keeper {
 };
 
 /* main.c */
+/* One field of a request; the others are ignored. */
+uint64_t field_u64(const struct wire_frame *f, uint16_t tag, uint64_t otherwise);
+int field_str(const struct wire_frame *f, uint16_t tag, size_t max, char **ret, struct den_err *err);
 void client_drop(struct client *c);
 void keeper_leave_if_done(struct keeper *k);
 
@@ -93,6 +113,59 @@ int box_save(struct keeper *k, struct den_err *err);
 int box_empty_trash(struct store *s, const struct box_id *mine, struct den_err *err);
 void box_put_info(struct keeper *k, struct buf *b);
 bool box_is_up(const struct keeper *k);
+
+int open_template(struct keeper *k, struct den_err *err);
+
+/* home.c. Names are of the pool: home_name() makes "ID/wN" (what it writes to) and "ID/cN". */
+void home_name(const struct keeper *k, char what, uint64_t number, char out[static 64]);
+int home_pool(struct keeper *k, struct den_err *err);
+int home_make(struct keeper *k, struct den_err *err);
+int home_make_empty(struct keeper *k, uint64_t work, struct den_err *err);
+int home_open(struct keeper *k, struct den_err *err);
+void home_close(struct keeper *k);
+void home_remove(struct keeper *k);
+int home_sweep(struct keeper *k, struct den_err *err);
+int home_snapshot(struct keeper *k, const char *from, const char *like, const char *to, bool readonly,
+	struct den_err *err);
+int home_discard(struct keeper *k, const char *name, struct den_err *err);
+int home_fingerprint(struct keeper *k, unsigned max, uint64_t *ret, struct den_err *err);
+
+/* history.c */
+int box_checkpoint(struct keeper *k, enum ckpt_kind kind, const char *message, const char *origin,
+	uint64_t *ret, struct den_err *err);
+/* 1: made, *ret set; 0: the present is head */
+int box_checkpoint_if_changed(struct keeper *k, enum ckpt_kind kind, const char *message, uint64_t *ret,
+	struct den_err *err);
+int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t *ret_before,
+	struct den_err *err);
+int box_prune(struct keeper *k, uint64_t keep_ms, bool everything, uint64_t *ret, struct den_err *err);
+int box_resolve(struct keeper *k, const char *ref, uint64_t *ret, struct den_err *err);
+/* Likewise, but "now" and nothing mean the present, which gets a checkpoint if it has none. */
+int box_point(struct keeper *k, const char *ref, uint64_t *ret, struct den_err *err);
+void box_turn(struct keeper *k, const struct exec_info *x); /* one ended */
+int req_checkpoint(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_log(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_tag(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_prune(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_fork_point(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+
+/* compare.c */
+int req_diff(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_merge(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_merge_end(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+void merge_client_gone(struct client *c);
+
+/* templates.c */
+int req_templates(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_template_get(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_template_tag(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_template_remove(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_template_verify(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_template_tar(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_template_stack(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_commit(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_pool(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 
 /* exec.c */
 void kexec_request(struct client *c, const struct wire_frame *f);

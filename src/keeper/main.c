@@ -37,7 +37,7 @@ static void leave_cb(struct loop_timer *t)
  * what was sent to them and no more. */
 void keeper_leave_if_done(struct keeper *k)
 {
-	bool serves = k->has_box && !k->gone && box_is_up(k);
+	bool serves = (k->has_box && !k->gone && box_is_up(k)) || !list_empty(&k->jobs);
 	bool unsent = false;
 
 	list_for_each(l, &k->clients)
@@ -68,6 +68,7 @@ void client_drop(struct client *c)
 	list_remove(&c->link);
 	if (k->has_box && !k->gone) {
 		kexec_client_gone(c);
+		merge_client_gone(c);
 		if (c->owner)
 			(void)box_delete(k, &err);
 	}
@@ -120,7 +121,7 @@ static int req_start(struct client *c, const struct wire_frame *f, struct buf *o
 	return box_save(c->k, err);
 }
 
-static uint64_t field_of(const struct wire_frame *f, uint16_t tag, uint64_t otherwise)
+uint64_t field_u64(const struct wire_frame *f, uint16_t tag, uint64_t otherwise)
 {
 	struct wire_reader rd = wire_reader(f->p, f->len);
 	struct wire_value v;
@@ -132,12 +133,24 @@ static uint64_t field_of(const struct wire_frame *f, uint16_t tag, uint64_t othe
 	return n;
 }
 
+int field_str(const struct wire_frame *f, uint16_t tag, size_t max, char **ret, struct den_err *err)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+	int r;
+
+	while ((r = wire_next(&rd, &v, err)) > 0)
+		if (v.tag == tag)
+			return wire_str(&v, max, ret, err);
+	return r;
+}
+
 /* Answered when the box is down (box.c). */
 static int req_stop(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)out;
 	c->wait_down = true;
-	if (box_stop(c->k, field_of(f, F_GRACE_MS, EXEC_GRACE_MS), err) < 0) {
+	if (box_stop(c->k, field_u64(f, F_GRACE_MS, EXEC_GRACE_MS), err) < 0) {
 		c->wait_down = false;
 		return -1;
 	}
@@ -168,7 +181,7 @@ static int req_resume(struct client *c, const struct wire_frame *f, struct buf *
 static int req_delete(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)out;
-	if (box_is_up(c->k) && !(field_of(f, F_FLAGS, 0) & 1))
+	if (box_is_up(c->k) && !(field_u64(f, F_FLAGS, 0) & 1))
 		return den_fail(err, DEN_CONFLICT, 0,
 			"the box is %s; stop it first ('den stop'), or use --force",
 			box_state_str[c->k->row.info.state]);
@@ -226,6 +239,24 @@ static const struct {
 	{ WM_INFO, true, req_info },
 	{ WM_STATS, true, req_stats },
 	{ WM_PS, true, req_ps },
+	{ WM_CHECKPOINT, true, req_checkpoint },
+	{ WM_LOG, true, req_log },
+	{ WM_TAG, true, req_tag },
+	{ WM_ROLLBACK, true, req_rollback },
+	{ WM_PRUNE, true, req_prune },
+	{ WM_FORK_POINT, true, req_fork_point },
+	{ WM_DIFF, true, req_diff },
+	{ WM_MERGE, true, req_merge },
+	{ WM_MERGE_END, true, req_merge_end },
+	{ WM_COMMIT, true, req_commit },
+	{ WM_TEMPLATES, false, req_templates },
+	{ WM_TEMPLATE_GET, false, req_template_get },
+	{ WM_TEMPLATE_TAG, false, req_template_tag },
+	{ WM_TEMPLATE_REMOVE, false, req_template_remove },
+	{ WM_TEMPLATE_VERIFY, false, req_template_verify },
+	{ WM_TEMPLATE_TAR, false, req_template_tar },
+	{ WM_TEMPLATE_STACK, false, req_template_stack },
+	{ WM_POOL, false, req_pool },
 };
 
 static void request(struct client *c, const struct wire_frame *f)
@@ -287,6 +318,7 @@ static struct client *client_new(struct keeper *k, int fd, struct den_err *err)
 	c->k = k;
 	c->conn.on_frame = client_frame;
 	c->conn.on_close = client_closed;
+	c->conn.take_fds = true;
 	if (conn_open(&c->conn, k->loop, fd, err) < 0) {
 		free(c);
 		return NULL;
@@ -384,7 +416,8 @@ int keeper_main(const char *state, const char *id)
 	list_init(&k->clients);
 	list_init(&k->chans);
 	list_init(&k->execs);
-	k->boxfd = k->lock = k->wall.pidfd = k->wall.mntns = -1;
+	list_init(&k->jobs);
+	k->boxfd = k->lock = k->fsfd = k->image_lock = k->wall.pidfd = k->wall.mntns = -1;
 	k->row.slot = UINT64_MAX;
 	k->listen = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = accept_cb };
 	if (keeper_run(k, state, id, &err) < 0) {
@@ -393,8 +426,10 @@ int keeper_main(const char *state, const char *id)
 		wire_put_err(&b, &err);
 		wire_frame_put(&frame, WM_FAIL, 0, b.p, (uint32_t)b.len);
 		(void)!write(FIRST_CLIENT_FD, frame.p, frame.len);
-		if (k->in_trash)
+		if (k->in_trash) {
+			home_remove(k);
 			(void)box_empty_trash(k->store, &k->id, &err); /* release() at exit */
+		}
 		return 1;
 	}
 	/* Whoever waited has been answered. */
@@ -402,6 +437,7 @@ int keeper_main(const char *state, const char *id)
 		conn_close(&CONTAINER_OF(l, struct client, link)->conn);
 	if (k->in_trash) {
 		k->ops->release(&k->wall);
+		home_remove(k);
 		(void)box_empty_trash(k->store, &k->id, &err);
 	}
 	return 0; /* the process ends here: memory goes with it */

@@ -262,7 +262,7 @@ void disk_stats(struct keeper *k, struct box_stats *st)
 	}
 	for (size_t t = 0; t < k->tmpl.n_trees || t < 2; t++) {
 		snprintf(path, sizeof(path), "u%zu", t);
-		fd = openat(k->boxfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		fd = openat(k->fsfd >= 0 ? k->fsfd : k->boxfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd >= 0)
 			st->disk += du(fd, &entries, 0);
 	}

@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -195,13 +196,13 @@ int den_poll_fd(const struct den_box *box)
 	return loop_fd(box->loop);
 }
 
-static int ask_once(struct den_box *box, uint8_t type, const struct buf *req, struct reply *r,
+static int ask_once(struct den_box *box, uint8_t type, const struct buf *req, int fd, struct reply *r,
 	struct den_err *err)
 {
 	if (!box->connected && box_connect(box, err) < 0)
 		return -1;
 	box->reply = r;
-	conn_send(&box->conn, type, 0, req ? req->p : NULL, req ? req->len : 0);
+	conn_send_fds(&box->conn, type, 0, req ? req->p : NULL, req ? req->len : 0, &fd, fd >= 0);
 	while (!r->done && box->connected) {
 		box->depth++;
 		if (loop_step(box->loop, -1, err) < 0) {
@@ -236,6 +237,36 @@ static bool done_before(uint8_t type, const struct den_err *err)
 	}
 }
 
+/* May be asked again of a new keeper when the old one may have done it before it died. */
+static bool may_repeat(uint8_t type)
+{
+	return type != WM_CREATE && type != WM_ROLLBACK && type != WM_MERGE_END;
+}
+
+int box_ask_stream(struct den_box *box, uint8_t type, const struct buf *req, struct buf *out, int *ret,
+	struct den_err *err)
+{
+	struct reply r = { 0 };
+	int fds[2], res;
+
+	if (box->reply)
+		return den_fail(err, DEN_CONFLICT, 0, "called from inside a callback");
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
+		return den_fail_sys(err, errno, "socketpair");
+	res = ask_once(box, type, req, fds[1], &r, err);
+	close(fds[1]);
+	if (res == 0 && out)
+		*out = r.data;
+	else
+		buf_free(&r.data);
+	if (res < 0) {
+		close(fds[0]);
+		return -1;
+	}
+	*ret = fds[0];
+	return 0;
+}
+
 int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,
 	struct den_err *err)
 {
@@ -248,14 +279,14 @@ int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t mo
 
 		if (box->reply)
 			return den_fail(err, DEN_CONFLICT, 0, "called from inside a callback");
-		res = ask_once(box, type, req, &r, err);
+		res = ask_once(box, type, req, -1, &r, err);
 		if (res == 0 && out)
 			*out = r.data;
 		else
 			buf_free(&r.data);
 		if (res == 0 || (i > 0 && done_before(type, err)))
 			return 0;
-		if (r.done || err->sys != EPIPE || type == WM_CREATE || i == ASK_TRIES)
+		if (r.done || err->sys != EPIPE || !may_repeat(type) || i == ASK_TRIES)
 			return -1;
 		if (box->lost) { /* the others go on with the new keeper, too */
 			struct den_err why;
@@ -279,6 +310,7 @@ static int spec_from(const struct den_box_spec *in, struct buf *out, struct den_
 		.nofile = in->nofile, .max_runtime_ms = in->max_runtime_ms,
 		.flags = in->ephemeral ? BOX_EPHEMERAL : 0,
 	};
+	static const char *const history[] = { "on", "manual", "off" };
 
 	if (in->size != sizeof(*in))
 		return den_fail(err, DEN_INVALID, 0, "den_box_spec.size is not set");
@@ -287,6 +319,11 @@ static int spec_from(const struct den_box_spec *in, struct buf *out, struct den_
 	for (size_t i = 0; i < in->n_mounts; i++)
 		mounts[i] = (struct box_mount){ (char *)in->mounts[i].host, (char *)in->mounts[i].box,
 			in->mounts[i].ro };
+	for (uint64_t i = 0; in->history && i < ARRAY_SIZE(history); i++)
+		if (!strcmp(in->history, history[i]))
+			s.history = i + 1;
+	if (in->history && !s.history)
+		return den_fail(err, DEN_INVALID, 0, "history is 'on', 'manual' or 'off', not '%.30s'", in->history);
 	box_spec_put(out, &s);
 	if (out->len > WIRE_MAX_PAYLOAD)
 		return den_fail(err, DEN_INVALID, E2BIG, "the box's description is too long");
@@ -305,25 +342,40 @@ static int read_id(const struct buf *b, struct box_id *ret, struct den_err *err)
 	return text ? box_id_parse(text, ret, err) : den_fail(err, DEN_INTERNAL, 0, "no id in the answer");
 }
 
-int den_box_create(struct den *d, const struct den_box_spec *spec, struct den_box **ret, struct den_err *err)
+static int create(struct den *d, const struct buf *req, struct den_box **ret, struct den_err *err)
 {
-	auto_buf req = { 0 }, out = { 0 };
-	struct den_box *box;
+	struct den_box *box = box_new(d, err);
+	auto_buf out = { 0 };
 	int fd;
 
-	if (spec_from(spec, &req, err) < 0)
-		return -1;
-	box = box_new(d, err);
 	if (!box)
 		return -1;
 	if (keeper_spawn(d, NULL, &fd, &box->keeper, err) < 0 || box_take_conn(box, fd, err) < 0 ||
-		box_ask(box, WM_CREATE, &req, 0, &out, err) < 0 || read_id(&out, &box->id, err) < 0) {
+		box_ask(box, WM_CREATE, req, 0, &out, err) < 0 || read_id(&out, &box->id, err) < 0) {
 		den_box_close(box);
 		return -1;
 	}
-	box->owner = spec->ephemeral;
 	*ret = box;
 	return 0;
+}
+
+int den_box_create(struct den *d, const struct den_box_spec *spec, struct den_box **ret, struct den_err *err)
+{
+	auto_buf req = { 0 };
+
+	if (spec_from(spec, &req, err) < 0 || create(d, &req, ret, err) < 0)
+		return -1;
+	(*ret)->owner = spec->ephemeral;
+	return 0;
+}
+
+int box_create_from(struct den *d, const char *from, const char *name, struct den_box **ret, struct den_err *err)
+{
+	auto_buf req = { 0 };
+
+	wire_put_str(&req, F_FROM, from);
+	wire_put_str(&req, F_NAME, name);
+	return create(d, &req, ret, err);
 }
 
 int den_box_open(struct den *d, const char *ref, struct den_box **ret, struct den_err *err)

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "fd.h"
@@ -13,6 +14,8 @@ const char *exec_reason_name(enum exec_reason r)
 {
 	return (unsigned)r < EXEC_REASONS ? exec_reason_str[r] : "";
 }
+
+#define START_TRIES 3
 
 static struct den_exec *exec_by_chan(struct den_box *box, uint32_t chan)
 {
@@ -28,6 +31,7 @@ static struct den_exec *exec_by_chan(struct den_box *box, uint32_t chan)
 static void exec_free(struct den_exec *e)
 {
 	buf_free(&e->in_kept);
+	buf_free(&e->spec);
 	free(e);
 }
 
@@ -102,7 +106,8 @@ static void on_started(struct den_exec *e, const struct wire_frame *f)
 	}
 	if (!again && e->ops && e->ops->started)
 		e->ops->started(e, e->pid, e->user);
-	if (again && e->rejoining && !e->unref)
+	buf_free(&e->spec);
+	if (e->rejoining && !e->unref)
 		resend_input(e, field_of(f, F_SIZE));
 	if (e->detach) {
 		e->result = (struct den_exec_result){ .exited = true, .reason = "" };
@@ -216,6 +221,11 @@ void exec_reconnect(struct den_box *box, bool ok, const struct den_err *why)
 			send_attach(e, NULL);
 			continue;
 		}
+		if (ok && !e->started && e->spec.len && e->tries++ < START_TRIES) { /* runs once, however often it is asked for */
+			e->rejoining = true;
+			conn_send_buf(&box->conn, WM_EXEC, e->chan, &e->spec);
+			continue;
+		}
 		if (ok)
 			den_fail(&err, DEN_INTERNAL, EPIPE,
 				"the keeper died before it said whether the program started");
@@ -243,10 +253,13 @@ static struct den_exec *exec_new(struct den_box *box, const struct den_exec_ops 
 int exec_start_raw(struct den_box *box, const struct exec_spec *s, const struct den_exec_ops *ops,
 	void *user, struct den_exec **ret, struct den_err *err)
 {
+	struct exec_spec asked = *s;
 	auto_buf b = { 0 };
 	struct den_exec *e;
 
-	exec_spec_put(&b, s);
+	if (getrandom(&asked.nonce, sizeof(asked.nonce), 0) != sizeof(asked.nonce))
+		asked.nonce = 0; /* then it cannot be asked for twice */
+	exec_spec_put(&b, &asked);
 	if (b.len > WIRE_MAX_PAYLOAD)
 		return den_fail(err, DEN_INVALID, E2BIG, "arguments and environment are too long");
 	if (!box->connected && box_connect(box, err) < 0)
@@ -254,6 +267,8 @@ int exec_start_raw(struct den_box *box, const struct exec_spec *s, const struct 
 	e = exec_new(box, ops, user);
 	e->detach = s->flags & EXEC_DETACH;
 	conn_send_buf(&box->conn, WM_EXEC, e->chan, &b);
+	if (asked.nonce)
+		buf_add(&e->spec, b.p, b.len);
 	*ret = e;
 	return 0;
 }

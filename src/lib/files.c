@@ -297,6 +297,14 @@ int den_tar_out(struct den_box *box, const char *path, const struct den_file_opt
 	return run(box, (char *[]){ (char *)"tarout", (char *)path, FLAGS(f, "c", o->contents), NULL }, opt, &j, err);
 }
 
+int files_apply_layer(struct den_box *box, den_source source, void *user, struct den_err *err)
+{
+	struct den_file_opt opt = { .size = sizeof(opt), .user = "root" };
+	struct job j = { .source = source, .user = user };
+
+	return run(box, (char *[]){ (char *)"tarin", (char *)"/", (char *)"w", NULL }, &opt, &j, err);
+}
+
 int den_tar_in(struct den_box *box, const char *path, const struct den_file_opt *opt, den_source source,
 	void *user, struct den_err *err)
 {

@@ -11,6 +11,7 @@
 
 static void info_fill(struct den_box_info *p, const struct box_info *i, struct den_mount *mounts)
 {
+	static const char *const history[] = { "on", "on", "manual", "off" }; /* enum box_history */
 	const struct box_spec *s = &i->spec;
 
 	for (size_t k = 0; k < s->n_mounts; k++)
@@ -24,7 +25,7 @@ static void info_fill(struct den_box_info *p, const struct box_info *i, struct d
 		.nofile = s->nofile, .max_runtime_ms = s->max_runtime_ms,
 		.ephemeral = s->flags & BOX_EPHEMERAL, .created_ms = i->created_ms,
 		.started_ms = i->started_ms, .stopped_ms = i->stopped_ms, .init_pid = (pid_t)i->init_pid,
-		.keeper_pid = (pid_t)i->keeper_pid,
+		.keeper_pid = (pid_t)i->keeper_pid, .history = history[s->history],
 	};
 }
 
@@ -87,21 +88,44 @@ int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err 
 	return den_fail(err, DEN_INTERNAL, 0, "no box in the answer");
 }
 
-/* Asks a clerk; one is started for it and leaves after. */
-static int clerk_ask(struct den *d, uint8_t type, uint8_t more, struct buf *out, struct den_err *err)
+static struct den_box *clerk_start(struct den *d, struct den_err *err)
 {
 	struct den_box *box = box_new(d, err);
-	int fd, r;
+	int fd;
+
+	if (!box)
+		return NULL;
+	if (keeper_spawn(d, NULL, &fd, &box->keeper, err) == 0 && box_take_conn(box, fd, err) == 0)
+		return box;
+	den_box_close(box);
+	return NULL;
+}
+
+int clerk_ask(struct den *d, uint8_t type, const struct buf *req, uint8_t more, struct buf *out, struct den_err *err)
+{
+	struct den_box *box = clerk_start(d, err);
+	int r;
 
 	if (!box)
 		return -1;
-	r = keeper_spawn(d, NULL, &fd, &box->keeper, err);
-	if (r == 0)
-		r = box_take_conn(box, fd, err);
-	if (r == 0)
-		r = box_ask(box, type, NULL, more, out, err);
+	r = box_ask(box, type, req, more, out, err);
 	den_box_close(box);
 	return r;
+}
+
+int clerk_ask_stream(struct den *d, uint8_t type, const struct buf *req, struct den_box **ret_clerk, int *ret_stream,
+	struct den_err *err)
+{
+	struct den_box *box = clerk_start(d, err);
+
+	if (!box)
+		return -1;
+	if (box_ask_stream(box, type, req, NULL, ret_stream, err) < 0) {
+		den_box_close(box);
+		return -1;
+	}
+	*ret_clerk = box;
+	return 0;
 }
 
 int den_list(struct den *d, struct den_box_info **ret, size_t *n, struct den_err *err)
@@ -117,7 +141,7 @@ int den_list(struct den *d, struct den_box_info **ret, size_t *n, struct den_err
 		*n = 0;
 		return 0;
 	}
-	if (clerk_ask(d, WM_LIST, WM_LIST, &out, err) < 0)
+	if (clerk_ask(d, WM_LIST, NULL, WM_LIST, &out, err) < 0)
 		return -1;
 	return infos_read(&out, ret, n, err);
 }
@@ -297,7 +321,7 @@ int den_doctor(struct den *d, struct den_finding **ret, size_t *n, struct den_er
 {
 	auto_buf out = { 0 };
 
-	if (clerk_ask(d, WM_DOCTOR, 0, &out, err) < 0)
+	if (clerk_ask(d, WM_DOCTOR, NULL, 0, &out, err) < 0)
 		return -1;
 	return findings_read(&out, ret, n, err);
 }
@@ -306,7 +330,7 @@ int den_gc(struct den *d, struct den_finding **ret, size_t *n, struct den_err *e
 {
 	auto_buf out = { 0 };
 
-	if (clerk_ask(d, WM_GC, 0, &out, err) < 0)
+	if (clerk_ask(d, WM_GC, NULL, 0, &out, err) < 0)
 		return -1;
 	return findings_read(&out, ret, n, err);
 }

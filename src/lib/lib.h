@@ -53,6 +53,8 @@ struct den_exec {
 	uint64_t eaten;	   /* output handed over and not yet credited */
 	uint64_t in_room;  /* stdin bytes that may be sent */
 	uint64_t in_sent;  /* stdin bytes sent in all ... */
+	unsigned tries;	   /* so often it was sent again */
+	struct buf spec;   /* until it has started: to be sent again to a new keeper */
 	struct buf in_kept; /* ... and the last of them, which may have to be sent again */
 	bool rejoining;	   /* attached again to a new keeper; STARTED has not come yet */
 	bool in_wanted;	   /* a write was short */
@@ -70,12 +72,38 @@ int den_need_state(struct den *d, bool create, struct den_err *err);
 
 /* box.c */
 int box_connect(struct den_box *box, struct den_err *err);
+/* A fork: from is "ID@N". */
+int box_create_from(struct den *d, const char *from, const char *name, struct den_box **ret, struct den_err *err);
 struct den_box *box_new(struct den *d, struct den_err *err);
 int box_take_conn(struct den_box *box, int fd, struct den_err *err);
 /* Sends a request and waits; *out (may be NULL) gets the answer's fields. */
 int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,
 	struct den_err *err);
+/* Likewise with a socket for a long answer, of which *ret is our end. */
+int box_ask_stream(struct den_box *box, uint8_t type, const struct buf *req, struct buf *out, int *ret,
+	struct den_err *err);
+/* Asks a clerk; one is started for it and leaves after. *ret_stream NULL: no stream; else read it before
+ * den_box_close(*ret_clerk). */
+int clerk_ask(struct den *d, uint8_t type, const struct buf *req, uint8_t more, struct buf *out, struct den_err *err);
+int clerk_ask_stream(struct den *d, uint8_t type, const struct buf *req, struct den_box **ret_clerk, int *ret_stream,
+	struct den_err *err);
 int box_step(struct den_box *box, int timeout_ms, struct den_err *err);
+
+/* stream.c: frames from the socket of a long answer */
+struct stream {
+	int fd;
+	struct buf rx;
+	size_t used; /* of rx, by the frame that was given last */
+};
+/* 1: *ret is WM_OUT or WM_RECORD, valid until the next call; 0: the end, all went well; -1 */
+int stream_next(struct stream *s, struct wire_frame *ret, struct den_err *err);
+void stream_close(struct stream *s);
+#define auto_stream __attribute__((cleanup(stream_close))) struct stream
+/* All of it: data to the sink. Records are ignored. */
+int stream_to_sink(struct stream *s, den_sink sink, void *user, struct den_err *err);
+
+/* files.c: unpacks a layer (with ".wh." marks) over the box's file system */
+int files_apply_layer(struct den_box *box, den_source source, void *user, struct den_err *err);
 
 /* exec.c */
 void exec_frame(struct den_box *box, const struct wire_frame *f);

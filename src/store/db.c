@@ -6,24 +6,39 @@
 #include <sys/stat.h>
 
 #include "buf.h"
+#include "db.h"
 #include "mem.h"
 #include "place.h"
 #include "store.h"
 
 /* The whole of a box is the blob, encoded as on the wire; columns are what is searched for. */
-static const char schema[] = "BEGIN IMMEDIATE;"
-			     "CREATE TABLE IF NOT EXISTS boxes ("
-			     " id TEXT PRIMARY KEY, name TEXT, state INTEGER NOT NULL,"
-			     " created_ms INTEGER NOT NULL, slot INTEGER NOT NULL, version TEXT NOT NULL,"
-			     " info BLOB NOT NULL) WITHOUT ROWID;"
-			     "PRAGMA user_version = 1;"
-			     "COMMIT;";
+static const char schema_1[] = "CREATE TABLE IF NOT EXISTS boxes ("
+			       " id TEXT PRIMARY KEY, name TEXT, state INTEGER NOT NULL,"
+			       " created_ms INTEGER NOT NULL, slot INTEGER NOT NULL, version TEXT NOT NULL,"
+			       " info BLOB NOT NULL) WITHOUT ROWID;";
 
-#define SCHEMA_VERSION 1
+/* work: pool/ID/wN that the box writes to, 0: it has no place in the pool. next: number of the next
+ * checkpoint. pending: checkpoint to fall back to, since a merge is half done; -1: none. */
+static const char schema_2[] =
+	"ALTER TABLE boxes ADD COLUMN work INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE boxes ADD COLUMN head INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE boxes ADD COLUMN next INTEGER NOT NULL DEFAULT 1;"
+	"ALTER TABLE boxes ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE boxes ADD COLUMN pending INTEGER NOT NULL DEFAULT -1;"
+	"CREATE TABLE checkpoints (box TEXT NOT NULL, number INTEGER NOT NULL, parent INTEGER NOT NULL,"
+	" created_ms INTEGER NOT NULL, turn INTEGER NOT NULL, kind INTEGER NOT NULL, message BLOB, origin TEXT,"
+	" size INTEGER NOT NULL, PRIMARY KEY (box, number)) WITHOUT ROWID;"
+	"CREATE INDEX checkpoints_origin ON checkpoints (origin) WHERE origin IS NOT NULL;"
+	"CREATE TABLE tags (box TEXT NOT NULL, tag TEXT NOT NULL, number INTEGER NOT NULL,"
+	" PRIMARY KEY (box, tag)) WITHOUT ROWID;"
+	"CREATE TABLE templates (name TEXT PRIMARY KEY, image TEXT NOT NULL, created_ms INTEGER NOT NULL)"
+	" WITHOUT ROWID;";
+
+#define SCHEMA_VERSION 2
 #define BUSY_MS 20000
 #define LOG_MAX (256 << 10)
 
-static int db_fail(sqlite3 *db, const char *what, struct den_err *err)
+int db_fail(sqlite3 *db, const char *what, struct den_err *err)
 {
 	int code = db ? sqlite3_extended_errcode(db) : SQLITE_NOMEM;
 	int full = (code & 0xff) == SQLITE_FULL;
@@ -44,6 +59,34 @@ static int db_version(sqlite3 *db)
 	return v;
 }
 
+/* Several may come here at once on first use: who gets the lock first does it. */
+static int db_upgrade(sqlite3 *db, struct den_err *err)
+{
+	int r = -1;
+
+	if (sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL) != SQLITE_OK ||
+		sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+		return db_fail(db, "create", err);
+	switch (db_version(db)) {
+	case 0:
+		if (sqlite3_exec(db, schema_1, NULL, NULL, NULL) != SQLITE_OK)
+			break;
+		/* fall through */
+	case 1:
+		if (sqlite3_exec(db, schema_2, NULL, NULL, NULL) != SQLITE_OK ||
+			sqlite3_exec(db, "PRAGMA user_version = 2", NULL, NULL, NULL) != SQLITE_OK)
+			break;
+		/* fall through */
+	case SCHEMA_VERSION:
+		r = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK ? 0 : -1;
+	}
+	if (r < 0) {
+		db_fail(db, "create", err);
+		(void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+	}
+	return r;
+}
+
 static int db_prepare(sqlite3 *db, struct den_err *err)
 {
 	int off = 0, version;
@@ -61,14 +104,10 @@ static int db_prepare(sqlite3 *db, struct den_err *err)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"the state was written by a newer den (schema %d, this one knows %d)", version,
 			SCHEMA_VERSION);
-	/* Several may come here at once on first use: each step does no harm twice. */
-	if (sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL) != SQLITE_OK ||
-		sqlite3_exec(db, schema, NULL, NULL, NULL) != SQLITE_OK)
-		return db_fail(db, "create", err);
-	return 0;
+	return db_upgrade(db, err);
 }
 
-static int db_open(struct store *s, sqlite3 **ret, struct den_err *err)
+int db_open(struct store *s, sqlite3 **ret, struct den_err *err)
 {
 	auto_buf path = { 0 };
 	sqlite3 *db = NULL;
@@ -93,7 +132,7 @@ static int db_open(struct store *s, sqlite3 **ret, struct den_err *err)
 
 /* Whoever opens it alone reads the whole log to find its end, so it is kept short; but not emptied at
  * every close, since that waits for the disk twice more. */
-static void db_close(struct store *s, sqlite3 *db)
+void db_close(struct store *s, sqlite3 *db)
 {
 	struct stat st;
 
@@ -102,19 +141,40 @@ static void db_close(struct store *s, sqlite3 *db)
 	sqlite3_close(db);
 }
 
-static int db_write(struct store *s, const char *sql, int (*bind)(sqlite3_stmt *st, const void *arg),
-	const void *arg, struct den_err *err)
+int db_run(sqlite3 *db, const char *sql, db_bind bind, const void *arg, struct den_err *err)
 {
 	sqlite3_stmt *st = NULL;
-	sqlite3 *db;
 	int r = 0;
 
-	if (db_open(s, &db, err) < 0)
-		return -1;
 	if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK || bind(st, arg) != SQLITE_OK ||
 		sqlite3_step(st) != SQLITE_DONE)
 		r = db_fail(db, "write", err);
 	sqlite3_finalize(st);
+	return r;
+}
+
+int db_begin(sqlite3 *db, struct den_err *err)
+{
+	return sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK ? 0 : db_fail(db, "begin", err);
+}
+
+int db_end(sqlite3 *db, int r, struct den_err *err)
+{
+	if (r == 0 && sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
+		r = db_fail(db, "commit", err);
+	if (r < 0)
+		(void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+	return r;
+}
+
+static int db_write(struct store *s, const char *sql, db_bind bind, const void *arg, struct den_err *err)
+{
+	sqlite3 *db;
+	int r;
+
+	if (db_open(s, &db, err) < 0)
+		return -1;
+	r = db_run(db, sql, bind, arg, err);
 	db_close(s, db);
 	return r;
 }
@@ -134,13 +194,27 @@ static int bind_row(sqlite3_stmt *st, const void *arg)
 	r |= sqlite3_bind_int64(st, 5, (sqlite3_int64)row->slot);
 	r |= sqlite3_bind_text(st, 6, row->version ? row->version : "", -1, SQLITE_TRANSIENT);
 	r |= sqlite3_bind_blob(st, 7, b.p, (int)b.len, SQLITE_TRANSIENT);
+	r |= sqlite3_bind_int64(st, 8, (sqlite3_int64)row->work);
+	r |= sqlite3_bind_int64(st, 9, (sqlite3_int64)row->head);
+	r |= sqlite3_bind_int64(st, 10, (sqlite3_int64)row->next);
+	r |= sqlite3_bind_int64(st, 11, (sqlite3_int64)row->turn);
+	r |= sqlite3_bind_int64(st, 12, row->pending);
 	buf_free(&b);
 	return r;
 }
 
+#define STORE_PUT_BOX                                                                                  \
+	"INSERT OR REPLACE INTO boxes (id, name, state, created_ms, slot, version, info, work, head, next,"    \
+	" turn, pending) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"
+
+int db_put_box(sqlite3 *db, const struct box_row *row, struct den_err *err)
+{
+	return db_run(db, STORE_PUT_BOX, bind_row, row, err);
+}
+
 int store_put(struct store *s, const struct box_row *row, struct den_err *err)
 {
-	return db_write(s, "INSERT OR REPLACE INTO boxes VALUES (?,?,?,?,?,?,?)", bind_row, row, err);
+	return db_write(s, STORE_PUT_BOX, bind_row, row, err);
 }
 
 static int bind_id(sqlite3_stmt *st, const void *arg)
@@ -150,8 +224,25 @@ static int bind_id(sqlite3_stmt *st, const void *arg)
 
 int store_delete(struct store *s, const struct box_id *id, struct den_err *err)
 {
-	return db_write(s, "DELETE FROM boxes WHERE id = ?", bind_id, id, err);
+	static const char *const all[] = { "DELETE FROM checkpoints WHERE box = ?",
+		"DELETE FROM tags WHERE box = ?", "DELETE FROM boxes WHERE id = ?" };
+	sqlite3 *db;
+	int r = 0;
+
+	if (db_open(s, &db, err) < 0)
+		return -1;
+	if (db_begin(db, err) < 0) {
+		db_close(s, db);
+		return -1;
+	}
+	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
+		r = db_run(db, all[i], bind_id, id, err);
+	r = db_end(db, r, err);
+	db_close(s, db);
+	return r;
 }
+
+#define BOX_COLUMNS "info, version, slot, work, head, next, turn, pending"
 
 static int read_row(sqlite3_stmt *st, struct box_row *ret, struct den_err *err)
 {
@@ -159,6 +250,11 @@ static int read_row(sqlite3_stmt *st, struct box_row *ret, struct den_err *err)
 		return den_wrap(err, "database: a box's row");
 	ret->version = mem_strdup((const char *)sqlite3_column_text(st, 1));
 	ret->slot = (uint64_t)sqlite3_column_int64(st, 2);
+	ret->work = (uint64_t)sqlite3_column_int64(st, 3);
+	ret->head = (uint64_t)sqlite3_column_int64(st, 4);
+	ret->next = (uint64_t)sqlite3_column_int64(st, 5);
+	ret->turn = (uint64_t)sqlite3_column_int64(st, 6);
+	ret->pending = sqlite3_column_int64(st, 7);
 	return 0;
 }
 
@@ -178,7 +274,7 @@ int store_get(struct store *s, const struct box_id *id, struct box_row *ret, str
 
 	if (db_open(s, &db, err) < 0)
 		return -1;
-	if (sqlite3_prepare_v2(db, "SELECT info, version, slot FROM boxes WHERE id = ?", -1, &st, NULL) !=
+	if (sqlite3_prepare_v2(db, "SELECT " BOX_COLUMNS " FROM boxes WHERE id = ?", -1, &st, NULL) !=
 		SQLITE_OK || bind_id(st, id) != SQLITE_OK)
 		db_fail(db, "read", err);
 	else if (sqlite3_step(st) == SQLITE_ROW)
@@ -201,7 +297,7 @@ int store_each(struct store *s, int (*fn)(const struct box_row *row, void *user,
 
 	if (db_open(s, &db, err) < 0)
 		return -1;
-	if (sqlite3_prepare_v2(db, "SELECT info, version, slot FROM boxes ORDER BY created_ms, id", -1, &st,
+	if (sqlite3_prepare_v2(db, "SELECT " BOX_COLUMNS " FROM boxes ORDER BY created_ms, id", -1, &st,
 		    NULL) != SQLITE_OK)
 		r = db_fail(db, "read", err);
 	while (r == 0 && (step = sqlite3_step(st)) != SQLITE_DONE) {

@@ -34,6 +34,11 @@ struct box_row {
 	struct box_info info;
 	char *version; /* of the template */
 	uint64_t slot; /* id range */
+	uint64_t work; /* pool/ID/wN is what it writes to; 0: boxes/ID, it has no history */
+	uint64_t head; /* checkpoint that the present descends from */
+	uint64_t next; /* number of the next checkpoint */
+	uint64_t turn; /* turns so far, when something was last written */
+	int64_t pending; /* a merge is half done: roll back to this checkpoint; -1: none */
 };
 /* Inserts or replaces; durable when it returns. */
 int store_put(struct store *s, const struct box_row *row, struct den_err *err);

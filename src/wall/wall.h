@@ -34,8 +34,8 @@ struct plan {
 	const struct box_spec *spec;
 	const struct plan_tree *trees;
 	size_t n_trees;
-	int boxfd;		     /* boxes/ID */
-	const char *box_path;	     /* the same */
+	int fsfd;		     /* where the box's changes are: uN and wN of each tree, or a disk */
+	const char *fs_path;	     /* the same */
 	const char *init_path;	     /* the den-init file on the host */
 	int listen_fd;		     /* init's socket */
 	enum plan_ids ids;
@@ -68,6 +68,8 @@ struct wall_ops {
 	/* Takes a running box over: pid was checked by the keeper. */
 	int (*adopt)(const struct plan *p, pid_t pid, int pidfd, struct wall_box *ret, struct den_err *err);
 	int (*freeze)(struct wall_box *b, bool on, struct den_err *err);
+	/* Before and after a snapshot of fsfd: what the box has written is there, and nothing is half. */
+	int (*settle)(struct wall_box *b, int fsfd, bool on, struct den_err *err);
 	/* A group for one exec's tree; *ret_fd goes to init. -1 with DEN_UNSUPPORTED: none here. */
 	int (*exec_open)(struct wall_box *b, uint32_t exec, int *ret_fd, struct den_err *err);
 	int (*exec_signal)(struct wall_box *b, uint32_t exec, int sig, struct den_err *err);
@@ -93,6 +95,8 @@ enum plan_ids wall_ids(const char **why);
 /* Runs fn as one who may do with the files of boxes whatever their root may: where those belong to ids
  * from /etc/subuid, in a process of its own that has these ids; else right here. */
 int wall_as_box_root(int (*fn)(void *arg, struct den_err *err), void *arg, struct den_err *err);
+/* Where a layer is a disk (--disk), *fd becomes the directory inside of it, read-only. Needs root. */
+int wall_open_disk(int *fd, struct den_err *err);
 /* Which limits can be enforced, in words; returns "ok", "limited" or "missing". */
 const char *wall_limits(struct buf *out);
 

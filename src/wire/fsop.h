@@ -17,7 +17,7 @@
  *   watch   PATH FLAGS                     end: stop a record per event, first one empty: watching
  *                                                                FLAGS: r recursive
  *   tarout  PATH FLAGS                     -         tar         FLAGS: c contents only (no top name)
- *   tarin   PATH FLAGS                     tar       -           FLAGS: p make PATH
+ *   tarin   PATH FLAGS                     tar       -           FLAGS: p make PATH, w a layer: .wh.X removes X
  *
  * MODE is octal; "" leaves the default. A record is a u32 length (little-endian) and fields.
  * Success is exit status 0. Failure is exit status 1 with wire_put_err() fields on stderr.

@@ -92,6 +92,8 @@ static const struct row box_rows[] = {
 	U64(F_NOFILE, box_spec, nofile, 1 << 30),
 	U64(F_MAX_RUNTIME_MS, box_spec, max_runtime_ms, 0),
 	U64(F_FLAGS, box_spec, flags, BOX_KEEP_FLAGS),
+	STR(F_FROM, box_spec, from, 64),
+	U64(F_HISTORY, box_spec, history, HISTORY_OFF),
 };
 
 void box_spec_put(struct buf *b, const struct box_spec *s)
@@ -179,6 +181,7 @@ void box_spec_free(struct box_spec *s)
 	free(s->hostname);
 	free(s->user);
 	free(s->cwd);
+	free(s->from);
 	strv_free(s->env);
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		free(s->mounts[i].host);
@@ -266,6 +269,7 @@ static const struct row exec_rows[] = {
 	U64(F_CREDIT, exec_spec, credit, WIRE_WINDOW),
 	U64(F_EXEC, exec_spec, exec, UINT32_MAX),
 	U64(F_NOFILE, exec_spec, nofile, 1 << 30),
+	U64(F_NONCE, exec_spec, nonce, 0),
 };
 
 void exec_spec_put(struct buf *b, const struct exec_spec *s)
@@ -376,6 +380,7 @@ static const struct row einfo_rows[] = {
 	U64(F_TIMEOUT_MS, exec_info, timeout_ms, 0),
 	U64(F_CPU_MS, exec_info, cpu_ms, 0),
 	U64(F_GRACE_MS, exec_info, grace_ms, 0),
+	U64(F_NONCE, exec_info, nonce, 0),
 };
 
 void exec_info_put(struct buf *b, const struct exec_info *i)

@@ -26,11 +26,19 @@ struct box_mount {
 /* What was asked for. 0 means no limit (pids: the default of PIDS_DEFAULT, chosen by the keeper). */
 struct box_spec {
 	char *id, *name, *template_name, *wall, *net, *hostname, *user, *cwd;
+	char *from; /* "ID@N": begins as that box was; NULL: as the template is */
 	char **env;
 	struct box_mount *mounts;
 	size_t n_mounts;
 	uint64_t cpu_milli, memory, pids, disk, nofile, max_runtime_ms;
+	uint64_t history; /* enum box_history */
 	uint64_t flags;
+};
+enum box_history {
+	HISTORY_DEFAULT, /* on; of a throwaway box off */
+	HISTORY_ON,	 /* a checkpoint after each turn that changed something */
+	HISTORY_MANUAL,	 /* when asked */
+	HISTORY_OFF,	 /* none: its changes are not even in the pool */
 };
 void box_spec_put(struct buf *b, const struct box_spec *s);
 int box_spec_get(const char *p, size_t n, struct box_spec *ret, struct den_err *err);
@@ -92,6 +100,7 @@ struct exec_spec {
 	uint64_t credit; /* bytes of output that may be sent before the first CREDIT */
 	uint64_t exec;	 /* number in the box; the keeper's choice */
 	uint64_t nofile; /* RLIMIT_NOFILE; 0: leave */
+	uint64_t nonce;	 /* chosen by the client: asked for twice (a keeper died), it runs once; 0: none */
 };
 #define EXEC_KEEP_DEFAULT (1U << 20)
 #define EXEC_KEEP_MAX (64U << 20)
@@ -131,6 +140,7 @@ struct exec_info {
 	uint64_t flags;
 	int64_t started_ms, ended_ms; /* ended 0: running */
 	uint64_t timeout_ms, cpu_ms, grace_ms; /* a keeper that takes over goes on enforcing them */
+	uint64_t nonce;
 	struct exec_result result;
 };
 void exec_info_put(struct buf *b, const struct exec_info *i);

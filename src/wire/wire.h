@@ -70,6 +70,28 @@ enum wire_type {
 	WM_DETACH,
 	WM_PROGRESS,	/* F_MSG, on channel 0 while a request takes long */
 	WM_FORGET,	/* keeper-init: F_EXEC: drop what is kept of an ended exec */
+	/* history: channel 0. Those marked S have a stream: a socket travels with the request, and what
+	 * comes back on it is frames (WM_OUT with data, WM_RECORD with fields), then WM_OK or WM_FAIL. */
+	WM_CHECKPOINT,	/* F_MSG -> F_NUMBER */
+	WM_LOG,		/* -> F_RECORD per checkpoint (WM_RECORD frames) */
+	WM_TAG,		/* F_REF, F_TAG, F_FLAGS bit 0: remove */
+	WM_ROLLBACK,	/* F_REF, or F_COUNT turns -> F_NUMBER: what was present before */
+	WM_PRUNE,	/* F_TIMEOUT_MS, F_FLAGS bit 0: all -> F_COUNT */
+	WM_FORK_POINT,	/* F_REF -> F_FROM "ID@N" for a create; it cannot be thinned for a minute */
+	WM_DIFF,		/* S: F_REF, F_REF2, F_FLAGS: enum diff_form */
+	WM_MERGE,	/* S: F_FROM "ID@N", F_RULE and F_CHOICE pairs -> records: conflicts, counts; a layer */
+	WM_MERGE_END,	/* F_FLAGS bit 0: the layer was applied -> F_NUMBER; else it is undone */
+	WM_RECORD,	/* a part of an answer */
+	/* templates; the clerk's, but for COMMIT */
+	WM_COMMIT,	/* S: F_REF, template options -> F_ID */
+	WM_TEMPLATES,	/* -> F_RECORD per template (WM_RECORD frames) */
+	WM_TEMPLATE_GET, /* F_REF -> the same, one */
+	WM_TEMPLATE_TAG, /* F_REF, F_NAME */
+	WM_TEMPLATE_REMOVE, /* F_NAME, F_FLAGS bit 0: force */
+	WM_TEMPLATE_VERIFY, /* S: F_REF */
+	WM_TEMPLATE_TAR, /* S: F_REF, F_COUNT: one more than the layer (absent: all) */
+	WM_TEMPLATE_STACK, /* F_DIFF_ID each, template options -> F_ID */
+	WM_POOL,		/* F_KIND, F_SIZE -> F_KIND, F_FLAGS, sizes */
 	WM_TYPES,
 };
 
@@ -93,8 +115,14 @@ enum wire_field {
 	/* file entries, see fsop.h */
 	F_PATH, F_TYPE, F_MODE, F_UID, F_GID, F_SIZE, F_MTIME_NS, F_TARGET, F_EVENT, F_GROUP, F_INO, F_NLINK,
 	F_PPID, F_COMM, F_BOOT_ID,
+	/* history and templates */
+	F_HISTORY, F_FROM, F_NUMBER, F_PARENT, F_TURN, F_KIND, F_ORIGIN, F_REF, F_REF2, F_HEAD,
+	F_ENTRYPOINT, F_CONFIG, F_LAYER, F_DIFF_ID, F_WHAT, F_RULE, F_CHOICE, F_COUNT, F_NONCE,
 	WIRE_FIELDS,
 };
+
+/* Forms of a diff. */
+enum diff_form { DIFF_RECORDS, DIFF_TEXT, DIFF_TAR };
 
 struct wire_frame {
 	uint8_t type;

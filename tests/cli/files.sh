@@ -86,7 +86,7 @@ test_sparse_files_do_not_blow_up() {
 	b=$(box)
 	truncate -s 2G sparse
 	echo end >>sparse
-	timeout 50 "$DEN" cp sparse "$b:/root/f"
+	timeout $((50 * DEN_TEST_SLOW)) "$DEN" cp sparse "$b:/root/f"
 	is size "$(den exec "$b" -- stat -c %s /root/f)" "$(stat -c %s sparse)"
 }
 

@@ -103,6 +103,12 @@ static int no_cgroup(const struct wall_box *b, struct den_err *err)
 	return den_fail(err, DEN_UNSUPPORTED, 0, "this needs a cgroup: %s", b->note ? b->note : "none here");
 }
 
+static int container_settle(struct wall_box *b, int fsfd, bool on, struct den_err *err)
+{
+	(void)b;
+	return disk_settle(fsfd, on, err);
+}
+
 static int container_freeze(struct wall_box *b, bool on, struct den_err *err)
 {
 	return b->cg ? cgroup_freeze(b->cg, on, err) : no_cgroup(b, err);
@@ -215,6 +221,7 @@ const struct wall_ops wall_container = {
 	.start = container_start,
 	.adopt = container_adopt,
 	.freeze = container_freeze,
+	.settle = container_settle,
 	.exec_open = container_exec_open,
 	.exec_signal = container_exec_signal,
 	.exec_cpu = container_exec_cpu,

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/loop.h>
 #include <linux/mount.h>
 #include <spawn.h>
@@ -16,6 +17,7 @@
 #include "fd.h"
 
 #define DISK_FILE "disk.img"
+#define LOOPS_MAX 4096
 #define DISK_MIN (16ULL << 20) /* with a journal: it must survive a power cut */
 
 static int make_fs(const char *path, struct den_err *err)
@@ -49,21 +51,21 @@ int disk_make(const struct plan *p, struct den_err *err)
 
 	if (p->spec->disk < DISK_MIN)
 		return den_fail(err, DEN_INVALID, 0, "--disk must be at least 16M");
-	fd = openat(p->boxfd, DISK_FILE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	fd = openat(p->fsfd, DISK_FILE, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	if (fd < 0 && errno == EEXIST)
 		return 0;
 	if (fd < 0 || ftruncate(fd, (off_t)p->spec->disk) < 0)
 		return den_fail_sys(err, errno, "make disk of %llu bytes", (unsigned long long)p->spec->disk);
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd); /* mke2fs opens it itself */
 	if (make_fs(path, err) < 0) {
-		unlinkat(p->boxfd, DISK_FILE, 0);
+		unlinkat(p->fsfd, DISK_FILE, 0);
 		return -1;
 	}
 	return 0;
 }
 
 /* A loop device that goes by itself when its last user does. */
-static int loop_open(int file, char *path, size_t cap, struct den_err *err)
+static int loop_open(int file, uint32_t flags, char *path, size_t cap, struct den_err *err)
 {
 	auto_fd control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
 
@@ -71,13 +73,13 @@ static int loop_open(int file, char *path, size_t cap, struct den_err *err)
 		return den_fail(err, DEN_UNSUPPORTED, errno, "--disk needs loop devices");
 	for (int tries = 0; tries < 64; tries++) { /* others take devices at the same time */
 		struct loop_config c = { .fd = (uint32_t)file,
-			.info.lo_flags = LO_FLAGS_AUTOCLEAR };
+			.info.lo_flags = LO_FLAGS_AUTOCLEAR | flags };
 		int n = ioctl(control, LOOP_CTL_GET_FREE), fd;
 
 		if (n < 0)
 			return den_fail_sys(err, errno, "get a loop device");
 		snprintf(path, cap, "/dev/loop%d", n);
-		fd = open(path, O_RDWR | O_CLOEXEC);
+		fd = open(path, (flags & LO_FLAGS_READ_ONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC);
 		if (fd < 0 && errno == ENOENT) { /* no udev here: make the node as it would */
 			mknod(path, S_IFBLK | 0660, (dev_t)(7 << 8 | n));
 			fd = open(path, O_RDWR | O_CLOEXEC);
@@ -91,6 +93,88 @@ static int loop_open(int file, char *path, size_t cap, struct den_err *err)
 			return den_fail_sys(err, errno, "set up '%s'", path);
 	}
 	return den_fail(err, DEN_LIMIT, 0, "no free loop device");
+}
+
+/* The device that the file is behind; -1: it is not mounted. */
+static int loop_find(int file, char *path, size_t cap)
+{
+	struct stat st;
+
+	if (fstat(file, &st) < 0)
+		return -1;
+	for (int n = 0; n < LOOPS_MAX; n++) {
+		struct loop_info64 info;
+		int fd;
+
+		snprintf(path, cap, "/dev/loop%d", n);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd < 0 && errno == ENOENT)
+			return -1;
+		if (fd >= 0 && ioctl(fd, LOOP_GET_STATUS64, &info) == 0 && info.lo_inode == st.st_ino &&
+			info.lo_device == st.st_dev)
+			return fd;
+		if (fd >= 0)
+			close(fd);
+	}
+	return -1;
+}
+
+static int mount_device(const char *path, struct den_err *err)
+{
+	auto_fd fs = (int)syscall(SYS_fsopen, "ext4", FSOPEN_CLOEXEC);
+	int mnt;
+
+	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||
+		syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return den_fail_sys(err, errno, "mount disk");
+	mnt = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV);
+	return mnt < 0 ? den_fail_sys(err, errno, "mount disk") : mnt;
+}
+
+int disk_settle(int fsfd, bool on, struct den_err *err)
+{
+	auto_fd file = openat(fsfd, DISK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), loop = -1, mnt = -1;
+	char path[32];
+
+	if (file < 0)
+		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "open disk");
+	loop = loop_find(file, path, sizeof(path));
+	if (loop < 0)
+		return 0;
+	mnt = mount_device(path, err);
+	if (mnt < 0)
+		return -1;
+	if (ioctl(mnt, on ? FIFREEZE : FITHAW, 0) < 0 && errno != (on ? EBUSY : EINVAL))
+		return den_fail_sys(err, errno, on ? "hold the disk still" : "let the disk go on");
+	return 0;
+}
+
+int wall_open_disk(int *fd, struct den_err *err)
+{
+	auto_fd file = openat(*fd, DISK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), loop = -1, fs = -1;
+	char path[32];
+	int mnt;
+
+	if (file < 0)
+		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "open disk");
+	loop = loop_open(file, LO_FLAGS_READ_ONLY, path, sizeof(path), err);
+	if (loop < 0)
+		return -1;
+	fs = (int)syscall(SYS_fsopen, "ext4", FSOPEN_CLOEXEC);
+	/* it was held still when the snapshot was taken: its journal has nothing to say */
+	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||
+		syscall(SYS_fsconfig, fs, FSCONFIG_SET_FLAG, "ro", NULL, 0) < 0 ||
+		syscall(SYS_fsconfig, fs, FSCONFIG_SET_FLAG, "noload", NULL, 0) < 0 ||
+		syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+		return den_fail_sys(err, errno, "look into the disk");
+	mnt = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC,
+		MOUNT_ATTR_NODEV | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY);
+	if (mnt < 0)
+		return den_fail_sys(err, errno, "look into the disk");
+	fd_close(fd);
+	*fd = openat(mnt, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	close(mnt);
+	return *fd < 0 ? den_fail_sys(err, errno, "look into the disk") : 0;
 }
 
 static int make_dirs(int fd, size_t n_trees, struct den_err *err)
@@ -111,21 +195,17 @@ static int make_dirs(int fd, size_t n_trees, struct den_err *err)
 int disk_mount(const struct plan *p, struct den_err *err)
 {
 	char path[32];
-	auto_fd file = openat(p->boxfd, DISK_FILE, O_RDWR | O_CLOEXEC);
-	auto_fd loop = -1, fs = -1, mnt = -1;
+	auto_fd file = openat(p->fsfd, DISK_FILE, O_RDWR | O_CLOEXEC);
+	auto_fd loop = -1, mnt = -1;
 
 	if (file < 0)
 		return den_fail_sys(err, errno, "open disk");
-	loop = loop_open(file, path, sizeof(path), err);
+	loop = loop_open(file, 0, path, sizeof(path), err);
 	if (loop < 0)
 		return -1;
-	fs = (int)syscall(SYS_fsopen, "ext4", FSOPEN_CLOEXEC);
-	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||
-		syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-		return den_fail_sys(err, errno, "mount disk");
-	mnt = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV);
+	mnt = mount_device(path, err);
 	if (mnt < 0)
-		return den_fail_sys(err, errno, "mount disk");
+		return -1;
 	if (make_dirs(mnt, p->n_trees, err) < 0)
 		return -1;
 	return fd_take(&mnt);

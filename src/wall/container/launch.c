@@ -104,7 +104,8 @@ static int open_as_root(struct launch *l, struct den_err *err)
 	if (l->plan->spec->disk)
 		l->upper_fd = disk_mount(l->plan, err);
 	else
-		l->upper_fd = mount_clone(l->plan->boxfd, ".", err);
+		/* by path: fsfd may be from before this process had a mount namespace of its own */
+		l->upper_fd = mount_clone(AT_FDCWD, l->plan->fs_path, err);
 	if (l->upper_fd < 0)
 		return -1;
 	return open_shares(l, err);
@@ -232,7 +233,7 @@ int container_launch(const struct plan *p, struct cgroup *cg, struct wall_box *r
 		den_fail_sys(err, errno, "pipe");
 	l->go_fd = go[0];
 	l->err_fd = status[1];
-	snprintf(l->upper_path, sizeof(l->upper_path), "%s", p->box_path);
+	snprintf(l->upper_path, sizeof(l->upper_path), "%s", p->fs_path);
 	if (p->owners && p->ids == IDS_SHIFTED)
 		l->owners_fd = open(p->owners, O_RDONLY | O_CLOEXEC);
 	ok = ok && open_init(l, err) == 0 && (!l->root || open_as_root(l, err) == 0);

@@ -3,7 +3,7 @@
 
 #include "wall.h"
 
-#define LAYERS_MAX 16
+#define LAYERS_MAX 160 /* of all trees; images have up to 127 */
 #define DEVICES 6
 #define CG_FDS_MAX 8
 
@@ -36,7 +36,7 @@ struct launch {
 	char hostname[65];
 	char resolv[4096];
 	char orphan_s[24], memory[24];	 /* init's arguments */
-	char upper_path[4096];		 /* rootless: boxes/ID */
+	char upper_path[4096];		 /* rootless: plan->fs_path */
 	int step;			 /* child: index of the running stage */
 };
 

@@ -33,6 +33,7 @@ extern int umount2(const char *, int);
 #define MS_NODEV_ 4UL
 #define MS_NOEXEC_ 8UL
 #define MS_REMOUNT_ 32UL
+#define MS_NOATIME_ 1024UL
 #define MS_BIND_ 4096UL
 #define MS_REC_ 16384UL
 #define MS_PRIVATE_ (1UL << 18)
@@ -105,16 +106,17 @@ static int open_layers(struct launch *l, struct den_err *err)
 
 static int overlay(struct launch *l, size_t t, int first, int n, struct den_err *err)
 {
-	char opts[512], at[512];
-	int len = snprintf(opts, sizeof(opts), "lowerdir=%s", t ? "" : "e:");
+	char opts[2048], at[512]; /* LAYERS_MAX names of up to five bytes, and the rest */
+	int len = snprintf(opts, sizeof(opts), "lowerdir=%s", t ? "" : "e");
 
 	for (int i = first; i < first + n; i++)
-		len += snprintf(opts + len, sizeof(opts) - (size_t)len, "%sl%d", i > first ? ":" : "", i);
+		len += snprintf(opts + len, sizeof(opts) - (size_t)len, "%sl%d", i > first || !t ? ":" : "", i);
 	/* userxattr: this overlay is mounted by the box's own root, with its rights and no more */
 	len += snprintf(opts + len, sizeof(opts) - (size_t)len, ",upperdir=up/u%zu,workdir=up/w%zu,userxattr%s",
 		t, t, l->volatile_upper ? ",volatile" : "");
 	snprintf(at, sizeof(at), "r%s", t ? l->plan->trees[t].at : "");
-	if (mount("overlay", at, "overlay", 0, opts) < 0)
+	/* noatime: reading changes nothing, so a turn that only read leaves no checkpoint */
+	if (mount("overlay", at, "overlay", MS_NOATIME_, opts) < 0)
 		return den_fail_sys(err, errno, "overlay for '%s' (%s)", l->plan->trees[t].at, opts);
 	return 0;
 }
