@@ -189,6 +189,7 @@ int box_args_make(const struct args *a, struct box_args *ret, struct den_err *er
 		.disk = a->disk,
 		.nofile = a->nofile,
 		.max_runtime_ms = a->max_runtime,
+		.history = a->history,
 	};
 	return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "cli.h"
 #include "mem.h"
+#include "points.h"
 
 struct completion {
 	struct buf out;
@@ -74,6 +75,46 @@ static void offer_execs(struct completion *c, const char *ref)
 	den_ps_free(ps);
 }
 
+/* Tags where there are, else numbers. */
+static void offer_points(struct completion *c, const char *ref)
+{
+	auto_session s = { 0 };
+	auto_points p = { 0 };
+
+	if (!ref || cli_open(c->args, &s.den, NULL) < 0 ||
+		den_box_open(s.den, ref, &s.box, NULL) < 0 || points_read(s.box, &p, NULL) < 0)
+		return;
+	for (size_t i = p.n; i-- > 0;) {
+		auto_buf text = { 0 }, what = { 0 };
+
+		buf_addf(&text, "%llu", (unsigned long long)p.v[i].number);
+		if (p.v[i].tags && p.v[i].tags[0]) {
+			text.len = 0;
+			buf_add(&text, p.v[i].tags, strcspn(p.v[i].tags, " "));
+		}
+		point_brief(&what, &p.v[i]);
+		offer(c, "", buf_str(&text), buf_str(&what));
+	}
+}
+
+static void offer_templates(struct completion *c)
+{
+	struct den *d = NULL;
+	struct den_template *list = NULL;
+	size_t n = 0;
+
+	if (cli_open(c->args, &d, NULL) < 0)
+		return;
+	if (den_templates(d, &list, &n, NULL) == 0) {
+		/* steps of builds are no names that people use */
+		for (size_t i = 0; i < n; i++)
+			if (list[i].name && strncmp(list[i].name, "cache/", 6))
+				offer(c, "", list[i].name, "template");
+		den_templates_free(list, n);
+	}
+	den_close(d);
+}
+
 static const struct option_def *find_option(
 	const struct option_def *const *tables, const char *word)
 {
@@ -90,6 +131,18 @@ static bool takes_value(const struct option_def *d)
 	return d && d->kind != OPT_FLAG && d->kind != OPT_BOOL;
 }
 
+/* "on|off" */
+static void offer_choices(struct completion *c, const char *list)
+{
+	while (*list) {
+		size_t n = strcspn(list, "|");
+		auto_free char *one = mem_strndup(list, n);
+
+		offer(c, "", one, "");
+		list += n + (list[n] == '|');
+	}
+}
+
 static void offer_value(struct completion *c, const struct option_def *d)
 {
 	if (!strcmp(d->arg, "DIR") || !strcmp(d->arg, "FILE") || !strcmp(d->name, "mount"))
@@ -98,6 +151,12 @@ static void offer_value(struct completion *c, const struct option_def *d)
 		offer(c, "", "none", "no network");
 	else if (!strcmp(d->name, "wall"))
 		offer(c, "", "container", "namespaces, cgroup and seccomp");
+	else if (!strcmp(d->name, "into"))
+		offer_boxes(c, "");
+	else if (!strcmp(d->name, "template"))
+		offer_templates(c);
+	else if (strchr(d->arg, '|') && !strchr(d->arg, '='))
+		offer_choices(c, d->arg);
 	else if (!strcmp(d->name, "signal"))
 		for (size_t i = 0; i < 8; i++)
 			offer(c, "",
@@ -118,6 +177,12 @@ static void offer_word(struct completion *c, const struct verb *v, size_t number
 		break;
 	case 'e':
 		offer_execs(c, first);
+		break;
+	case 'r':
+		offer_points(c, first);
+		break;
+	case 't':
+		offer_templates(c);
 		break;
 	case 'p':
 		offer_boxes(c, ":");

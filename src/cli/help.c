@@ -29,7 +29,7 @@ static void option_lines(struct buf *out, const struct option_def *d)
 static void verb_lines(struct buf *out, const struct verb *const *list)
 {
 	for (; *list; list++)
-		buf_addf(out, "  %-9s %s\n", (*list)->name, (*list)->summary);
+		buf_addf(out, "  %-10s %s\n", (*list)->name, (*list)->summary);
 }
 
 int help_all(const struct args *a, bool asked)

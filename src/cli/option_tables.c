@@ -32,6 +32,8 @@ const struct option_def options_box[] = {
 	{ "nofile", 0, OPT_COUNT, FIELD(nofile), "N", "open files of one process" },
 	{ "max-runtime", 0, OPT_DURATION, FIELD(max_runtime), "TIME",
 		"stop the box that long after its start, like 1h" },
+	{ "history", 0, OPT_TEXT, FIELD(history), "on|manual|off",
+		"checkpoints after every change, when asked, or none (default: on, of a box that is deleted afterwards off)" },
 	{ 0 },
 };
 

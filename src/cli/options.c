@@ -23,6 +23,8 @@ void args_free(struct args *a)
 	strv_free(a->env);
 	strv_free(a->env_files);
 	strv_free(a->mounts);
+	strv_free(a->paths);
+	strv_free(a->build_args);
 	free(a->words);
 	free(a->seen);
 	args_init(a);

@@ -54,6 +54,16 @@ struct args {
 	const char *mode;
 	bool recursive, parents, atomic, no_replace, no_follow;
 	uint64_t depth, offset, length;
+	/* history */
+	const char *history, *message, *into, *from, *to, *kind;
+	char **paths;
+	uint64_t count, limit, keep_time, size;
+	bool text, tar, name_only, exit_code, ours, theirs, remove, all;
+	/* templates */
+	const char *ref, *platform, *compress, *file, *target, *packages, *variant, *auth, *ca;
+	char **build_args;
+	uint64_t max_size;
+	bool docker, no_cache, cache, plain_http, password_stdin;
 	/* the rest */
 	bool force, follow, once;
 	uint64_t interval;

@@ -55,6 +55,7 @@ void show_box_json(struct json *j, const char *key, const struct den_box_info *i
 	limit_json(j, "max_runtime_ms", i->max_runtime_ms);
 	json_close(j, '}');
 	json_bool(j, "ephemeral", i->ephemeral);
+	json_str(j, "history", i->history);
 	json_time(j, "created", i->created_ms);
 	json_time(j, "started", i->started_ms);
 	json_time(j, "stopped", i->stopped_ms);

@@ -110,6 +110,7 @@ static void box_text(struct buf *out, const struct den_box_info *i)
 	for (const char *const *e = i->env; e && *e; e++)
 		line(out, "env", *e);
 	line(out, "ephemeral", i->ephemeral ? "yes" : NULL);
+	line(out, "history", i->history);
 	line_time(out, "created", i->created_ms);
 	line_time(out, "started", i->started_ms);
 	line_time(out, "stopped", i->stopped_ms);

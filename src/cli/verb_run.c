@@ -11,7 +11,7 @@ static const struct option_def run_options[] = {
 };
 
 /* The environment of options is the box's; the exec adds TERM alone, and only with a terminal. */
-static int run_in(struct den_box *box, const struct args *a, char *const *box_env)
+static int run_in(struct den_box *box, const struct args *a, char **argv, char *const *box_env)
 {
 	static struct stream s; /* 64 KiB: not on the stack */
 	struct den_exec_opt opt;
@@ -20,7 +20,7 @@ static int run_in(struct den_box *box, const struct args *a, char *const *box_en
 	auto_strv env = NULL;
 	int status;
 
-	exec_args_make(a, a->words, &env, &opt);
+	exec_args_make(a, argv, &env, &opt);
 	if (strv_env_get(box_env, "TERM"))
 		opt.env = NULL;
 	stream_init(&s, box,
@@ -44,10 +44,28 @@ static void finish(struct den_box *box, const struct args *a)
 		cli_warn("the box could not be deleted: %s", err.msg);
 }
 
+/* Without a command, what the template says; where it says nothing, a shell. */
+static char **start_command(struct den *d, const struct args *a)
+{
+	struct den_template *t = NULL;
+	char **argv = NULL;
+
+	if (a->n_words)
+		return strv_copy((const char *const *)a->words);
+	if (!a->template_name || den_template_get(d, a->template_name, &t, NULL) < 0)
+		return NULL;
+	argv = strv_copy(t->entrypoint);
+	for (const char *const *c = t->cmd; c && *c; c++)
+		strv_add(&argv, *c);
+	den_templates_free(t, 1);
+	return argv;
+}
+
 static int run(const struct args *a)
 {
 	auto_session s = { 0 };
 	auto_box_args b = { 0 };
+	auto_strv argv = NULL;
 	struct den_err err = { 0 };
 	int status;
 
@@ -58,7 +76,8 @@ static int run(const struct args *a)
 		return cli_fail(a, &err,
 			err.code == DEN_UNSUPPORTED ? "'den doctor' tells what this machine lacks"
 						    : NULL);
-	status = run_in(s.box, a, b.env);
+	argv = start_command(s.den, a);
+	status = run_in(s.box, a, argv, b.env);
 	finish(s.box, a);
 	return status;
 }
@@ -71,8 +90,8 @@ const struct verb verb_run = {
 		"no network. Of your files it sees what --mount names.\n"
 		"What the command changes is gone afterwards; what it prints, reads and\n"
 		"leaves with is passed on as if it ran here. Nothing of den's environment\n"
-		"goes in but TERM, and what --env names. Without a command it is a login\n"
-		"shell.\n"
+		"goes in but TERM, and what --env names. Without a command it is what the\n"
+		"template starts, or a login shell.\n"
 		"\n"
 		"Examples:\n"
 		"  den run rm -rf /usr/bin                      of the box; yours stays\n"

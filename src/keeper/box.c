@@ -362,8 +362,8 @@ static void late_row_cb(struct loop_timer *t)
 	struct den_err err;
 
 	/* only so that den ls shows it and den exec finds it; nothing was promised */
-	if (listen_for_clients(k, &err) == 0)
-		(void)box_save(k, &err);
+	if (listen_for_clients(k, &err) == 0 && box_save(k, &err) == 0)
+		fd_close(&k->image_lock);
 }
 
 static void undo_create(struct keeper *k)
@@ -448,7 +448,8 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 	} else if (listen_for_clients(k, err) < 0 || create_row(k, err) < 0) {
 		return -1;
 	}
-	fd_close(&k->image_lock);
+	if (k->row_written) /* else until the row is, or the box is gone: nobody may take the image away */
+		fd_close(&k->image_lock);
 	owner->owner = s->flags & BOX_EPHEMERAL;
 	return 0;
 }

@@ -139,6 +139,20 @@ void home_close(struct keeper *k)
 	k->fs_path = NULL;
 }
 
+/* Of a box that was never changed, what lies in its layer may not have reached the disk: make it again. */
+static int open_work(struct keeper *k, const char *name, struct den_err *err)
+{
+	int fd = openat(k->pool->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT && !k->row.head && !k->row.info.spec.from &&
+		home_make_empty(k, k->row.work, err) == 0)
+		fd = openat(k->pool->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd >= 0 && faccessat(fd, "u0", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && !k->row.info.spec.disk &&
+		make_tree_dirs(fd, k->tmpl.n_trees, err) < 0)
+		fd_close(&fd);
+	return fd;
+}
+
 int home_open(struct keeper *k, struct den_err *err)
 {
 	auto_buf path = { 0 };
@@ -154,7 +168,7 @@ int home_open(struct keeper *k, struct den_err *err)
 			return -1;
 		home_name(k, 'w', k->row.work, name);
 		buf_addf(&path, "%s/%s", k->pool->path, name);
-		k->fsfd = openat(k->pool->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		k->fsfd = open_work(k, name, err);
 	}
 	if (k->fsfd < 0)
 		return den_fail_sys(err, errno, "open the box's file system");
@@ -174,7 +188,8 @@ static int make_fork(struct keeper *k, struct den_err *err)
 	if (faccessat(k->pool->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
 		if (strcmp(at + 1, "0"))
 			return den_fail(err, DEN_NOT_FOUND, 0, "checkpoint %s is gone", k->row.info.spec.from);
-		return home_make_empty(k, 1, err); /* its beginning: the template alone */
+		/* its beginning: the template alone. It is kept all the same, for it says where it came from */
+		return home_make_empty(k, 1, err) < 0 ? -1 : home_snapshot(k, w1, w1, c0, true, err);
 	}
 	if (home_snapshot(k, from, from, c0, true, err) < 0 || home_snapshot(k, c0, c0, w1, false, err) < 0)
 		return den_wrap(err, "copy checkpoint %s", k->row.info.spec.from);

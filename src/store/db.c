@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "buf.h"
 #include "db.h"
@@ -36,6 +37,7 @@ static const char schema_2[] =
 
 #define SCHEMA_VERSION 2
 #define BUSY_MS 20000
+#define WAL_NAP_MS 5
 #define LOG_MAX (256 << 10)
 
 int db_fail(sqlite3 *db, const char *what, struct den_err *err)
@@ -62,11 +64,17 @@ static int db_version(sqlite3 *db)
 /* Several may come here at once on first use: who gets the lock first does it. */
 static int db_upgrade(sqlite3 *db, struct den_err *err)
 {
-	int r = -1;
+	int r = SQLITE_BUSY;
 
-	if (sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL) != SQLITE_OK ||
-		sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+	/* SQLite does not wait here by itself as it does elsewhere */
+	for (int i = 0; r == SQLITE_BUSY && i < BUSY_MS / WAL_NAP_MS; i++) {
+		r = sqlite3_exec(db, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+		if (r == SQLITE_BUSY)
+			nanosleep(&(struct timespec){ .tv_nsec = WAL_NAP_MS * 1000000L }, NULL);
+	}
+	if (r != SQLITE_OK || sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
 		return db_fail(db, "create", err);
+	r = -1;
 	switch (db_version(db)) {
 	case 0:
 		if (sqlite3_exec(db, schema_1, NULL, NULL, NULL) != SQLITE_OK)

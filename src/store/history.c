@@ -132,11 +132,10 @@ int history_untag(struct store *s, const struct box_id *id, const char *tag, str
 int history_remove(struct store *s, const struct box_id *id, const uint64_t *numbers, size_t n,
 	struct den_err *err)
 {
-	static const char *const sql[] = {
-		"UPDATE checkpoints SET parent = (SELECT parent FROM checkpoints AS gone WHERE gone.box = ?1"
-		" AND gone.number = ?2) WHERE box = ?1 AND parent = ?2",
-		"DELETE FROM tags WHERE box = ? AND number = ?", "DELETE FROM checkpoints WHERE box = ? AND number = ?"
-	};
+	static const char adopt[] = "UPDATE checkpoints SET parent = (SELECT parent FROM checkpoints AS gone"
+				    " WHERE gone.box = ?1 AND gone.number = ?2) WHERE box = ?1 AND parent = ?2";
+	static const char *const sql[] = { adopt, "DELETE FROM tags WHERE box = ? AND number = ?",
+		"DELETE FROM checkpoints WHERE box = ? AND number = ?" };
 	sqlite3 *db;
 	int r;
 

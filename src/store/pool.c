@@ -77,8 +77,10 @@ static int conf_read(int statefd, struct conf *ret, struct den_err *err)
 	char text[512], *rest = text, *line;
 	bool have_kind = false;
 
+	if (faccessat(statefd, POOL_CONF, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT)
+		return 0;
 	if (file_read_at(statefd, POOL_CONF, text, sizeof(text), err) < 0)
-		return err && err->sys == ENOENT ? 0 : -1;
+		return -1;
 	while ((line = strsep(&rest, "\n")))
 		if (conf_line(line, &c, &have_kind, err) < 0)
 			return den_wrap(err, POOL_CONF);
@@ -93,13 +95,15 @@ static int conf_write(int statefd, const struct conf *c, struct den_err *err)
 	char text[64];
 	int n = snprintf(text, sizeof(text), "kind=%s\nsize=%llu\n", kind_str[c->kind],
 		(unsigned long long)c->size);
-	auto_fd fd = openat(statefd, POOL_CONF ".new", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	auto_fd fd = openat(statefd, POOL_CONF ".new",
+		O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return den_fail_sys(err, errno, "create '" POOL_CONF "'");
 	if (fd_write_all(fd, text, (size_t)n, err) < 0)
 		return den_wrap(err, POOL_CONF);
-	if (fsync(fd) < 0 || renameat(statefd, POOL_CONF ".new", statefd, POOL_CONF) < 0 || fsync(statefd) < 0)
+	if (fsync(fd) < 0 || renameat(statefd, POOL_CONF ".new", statefd, POOL_CONF) < 0 ||
+		fsync(statefd) < 0)
 		return den_fail_sys(err, errno, "write '" POOL_CONF "'");
 	return 0;
 }
@@ -112,11 +116,13 @@ static int conf_agrees(const struct conf *c, const struct pool_options *opt, str
 		if (kind_parse(opt->kind, &want, err) < 0)
 			return -1;
 		if (want != c->kind)
-			return den_fail(err, DEN_CONFLICT, 0, "the pool is %s already", kind_str[c->kind]);
+			return den_fail(
+				err, DEN_CONFLICT, 0, "the pool is %s already", kind_str[c->kind]);
 	}
 	if (opt && opt->size && c->size && opt->size != c->size)
 		return den_fail(err, DEN_CONFLICT, 0,
-			"the pool's image has %llu bytes already; it can be grown", (unsigned long long)c->size);
+			"the pool's image has %llu bytes already; it can be grown",
+			(unsigned long long)c->size);
 	return 0;
 }
 
@@ -145,8 +151,8 @@ static int attach_dir(struct pool *p, struct den_err *err)
 	return 0;
 }
 
-static int pool_attach(struct pool *p, const char *state_path, const struct conf *c, int lock,
-	struct den_err *err)
+static int pool_attach(
+	struct pool *p, const char *state_path, const struct conf *c, int lock, struct den_err *err)
 {
 	p->kind = c->kind;
 	p->image = c->size != 0;
@@ -157,7 +163,8 @@ static int pool_attach(struct pool *p, const char *state_path, const struct conf
 		return -1;
 	if (p->kind == POOL_BTRFS && !pool_is_btrfs(p->fd))
 		return den_fail(err, DEN_CONFLICT, 0,
-			"'" POOL_CONF "' says btrfs, but '%.150s' is on another file system", p->path);
+			"'" POOL_CONF "' says btrfs, but '%.150s' is on another file system",
+			p->path);
 	p->reflink = p->kind == POOL_PLAIN && probe_reflink(p->fd);
 	return 0;
 }
@@ -175,7 +182,8 @@ static int image_size(int statefd, uint64_t asked, bool must, uint64_t *ret, str
 			return den_fail_sys(err, errno, "ask for free space");
 		size = (uint64_t)fs.f_bavail * fs.f_frsize / 5 * 4;
 		if (size < (must ? POOL_IMAGE_MIN : POOL_IMAGE_AUTO))
-			return den_fail(err, DEN_UNSUPPORTED, 0, "too little space is free for a btrfs image");
+			return den_fail(err, DEN_UNSUPPORTED, 0,
+				"too little space is free for a btrfs image");
 		size = MIN(size, IMAGE_MAX);
 	}
 	*ret = size & ~((1ULL << 20) - 1);
@@ -183,8 +191,8 @@ static int image_size(int statefd, uint64_t asked, bool must, uint64_t *ret, str
 }
 
 /* Subvolumes right in the state directory, or an image with them; mounted or opened already on success. */
-static int create_btrfs(struct pool *p, const char *state_path, const struct pool_options *opt, bool must,
-	int lock, struct conf *ret, struct den_err *err)
+static int create_btrfs(struct pool *p, const char *state_path, const struct pool_options *opt,
+	bool must, int lock, struct conf *ret, struct den_err *err)
 {
 	struct conf c = { .kind = POOL_BTRFS };
 	struct stat st;
@@ -194,7 +202,8 @@ static int create_btrfs(struct pool *p, const char *state_path, const struct poo
 		return den_fail(err, DEN_UNSUPPORTED, 0, "a btrfs pool needs root");
 	found = fstatat(p->statefd, POOL_IMAGE, &st, AT_SYMLINK_NOFOLLOW) == 0;
 	if (!found && pool_is_btrfs(p->statefd)) {
-		if (pool_btrfs_probe(p->statefd, err) < 0 || pool_attach(p, state_path, &c, lock, err) < 0)
+		if (pool_btrfs_probe(p->statefd, err) < 0 ||
+			pool_attach(p, state_path, &c, lock, err) < 0)
 			return -1;
 		*ret = c;
 		return 0;
@@ -202,7 +211,9 @@ static int create_btrfs(struct pool *p, const char *state_path, const struct poo
 	if (pool_image_probe(err) < 0)
 		return -1;
 	if (found)
-		c.size = (uint64_t)st.st_size; /* whole, since it has its name: a crash came before pool.conf */
+		c.size =
+			(uint64_t)st
+				.st_size; /* whole, since it has its name: a crash came before pool.conf */
 	else if (image_size(p->statefd, opt ? opt->size : 0, must, &c.size, err) < 0 ||
 		 pool_image_make(p->statefd, c.size, err) < 0)
 		return -1;
@@ -217,23 +228,29 @@ static int create_btrfs(struct pool *p, const char *state_path, const struct poo
 	return 0;
 }
 
-static int pool_create(struct pool *p, const char *state_path, const struct pool_options *opt, int lock,
-	struct den_err *err)
+static int pool_create(struct pool *p, const char *state_path, const struct pool_options *opt,
+	int lock, struct den_err *err)
 {
 	bool must = opt && opt->kind && *opt->kind;
 	enum pool_kind want = POOL_BTRFS;
 	struct conf c = { .kind = POOL_PLAIN };
+	struct den_err why; /* not btrfs */
 
 	if (must && kind_parse(opt->kind, &want, err) < 0)
 		return -1;
 	if (want == POOL_BTRFS) {
-		if (create_btrfs(p, state_path, opt, must, lock, &c, err) == 0)
+		if (create_btrfs(p, state_path, opt, must, lock, &c, &why) == 0)
 			return conf_write(p->statefd, &c, err);
-		/* What will not be there tomorrow either; a busy device or a full disk is no reason. */
-		if (must || (err->code != DEN_UNSUPPORTED && err->code != DEN_DENIED))
-			return -1;
 		if (faccessat(p->statefd, POOL_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-			return den_wrap(err, "there is a '" POOL_IMAGE "' that cannot be used");
+			den_wrap(&why, "there is a '" POOL_IMAGE "' that cannot be used");
+		/* What will not be there tomorrow either; a busy device or a full disk is no reason. */
+		else if (!must && (why.code == DEN_UNSUPPORTED || why.code == DEN_DENIED))
+			want = POOL_PLAIN;
+		if (want == POOL_BTRFS) {
+			if (err)
+				*err = why;
+			return -1;
+		}
 	}
 	if (pool_attach(p, state_path, &c, lock, err) < 0)
 		return -1;
@@ -252,8 +269,8 @@ static int lock_take(int statefd, struct den_err *err)
 	return fd_take(&fd);
 }
 
-static int open_locked(struct pool *p, const char *state_path, const struct pool_options *opt,
-	struct den_err *err)
+static int open_locked(
+	struct pool *p, const char *state_path, const struct pool_options *opt, struct den_err *err)
 {
 	struct conf c;
 	int r = conf_read(p->statefd, &c, err);
@@ -278,15 +295,12 @@ static int open_locked(struct pool *p, const char *state_path, const struct pool
 	return pool_attach(p, state_path, &c, lock, err);
 }
 
-int pool_open(int statefd, const char *state_path, const struct pool_options *opt, struct pool **ret,
-	struct den_err *err)
+int pool_open(int statefd, const char *state_path, const struct pool_options *opt,
+	struct pool **ret, struct den_err *err)
 {
 	struct pool *p = mem_new(struct pool);
-	struct den_err mine;
 	auto_buf path = { 0 };
 
-	if (!err)
-		err = &mine; /* what failed decides what is tried next */
 	buf_addf(&path, "%s/" POOL_DIR, state_path);
 	p->fd = -1;
 	p->path = mem_strdup(buf_str(&path));
@@ -351,7 +365,8 @@ static int name_check(const char *name, struct den_err *err)
 	for (int part = 0; part < NAME_PARTS; part++) {
 		size_t n = strcspn(p, "/");
 
-		if (n == 0 || n > 200 || (n == 1 && p[0] == '.') || (n == 2 && p[0] == '.' && p[1] == '.'))
+		if (n == 0 || n > 200 || (n == 1 && p[0] == '.') ||
+			(n == 2 && p[0] == '.' && p[1] == '.'))
 			break;
 		if (!p[n])
 			return 0;
@@ -360,7 +375,8 @@ static int name_check(const char *name, struct den_err *err)
 	return den_fail(err, DEN_INVALID, 0, "'%.80s' is no name in the pool", name);
 }
 
-int pool_spot_find(struct pool *p, const char *name, bool create, struct pool_spot *ret, struct den_err *err)
+int pool_spot_find(
+	struct pool *p, const char *name, bool create, struct pool_spot *ret, struct den_err *err)
 {
 	auto_fd dir = fcntl(p->fd, F_DUPFD_CLOEXEC, 3);
 	const char *at = name, *slash;
@@ -377,7 +393,8 @@ int pool_spot_find(struct pool *p, const char *name, bool create, struct pool_sp
 		snprintf(part, sizeof(part), "%.*s", (int)(slash - at), at);
 		if (create && mkdirat(dir, part, 0700) == 0) {
 			made = true;
-			if (p->kind == POOL_PLAIN && fsync(dir) < 0) /* btrfs: with the layer's transaction */
+			if (p->kind == POOL_PLAIN &&
+				fsync(dir) < 0) /* btrfs: with the layer's transaction */
 				return den_fail_sys(err, errno, "make '%s'", part);
 		} else if (create && errno != EEXIST) {
 			return den_fail_sys(err, errno, "make '%s'", part);
@@ -421,9 +438,22 @@ static int host_has_room(struct pool *p, struct den_err *err)
 {
 	struct statvfs fs;
 
-	if (!p->image || fstatvfs(p->statefd, &fs) < 0 || (uint64_t)fs.f_bavail * fs.f_frsize >= HOST_RESERVE)
+	if (!p->image || fstatvfs(p->statefd, &fs) < 0 ||
+		(uint64_t)fs.f_bavail * fs.f_frsize >= HOST_RESERVE)
 		return 0;
 	return den_fail(err, DEN_LIMIT, ENOSPC, "the file system that the pool's image is on");
+}
+
+int pool_explain(struct pool *p, struct den_err *err)
+{
+	struct statvfs fs;
+
+	if (p->kind == POOL_BTRFS && fstatvfs(p->fd, &fs) == 0 && fs.f_flag & ST_RDONLY)
+		return den_fail(err, DEN_INTERNAL, EROFS,
+			"the pool has stopped writing: its disk was full or failed; see to that, "
+			"then stop all "
+			"boxes that are in it");
+	return -1;
 }
 
 /* ---- layers ---- */
@@ -436,6 +466,7 @@ int pool_make(struct pool *p, const char *name, struct den_err *err)
 		return den_wrap(err, "make layer '%s'", name);
 	if (p->ops->make(p, &at, err) < 0) {
 		spot_undo(p, name, &at);
+		pool_explain(p, err);
 		return den_wrap(err, "make layer '%s'", name);
 	}
 	return 0;
@@ -451,10 +482,13 @@ int pool_snapshot(struct pool *p, const char *from, const char *like, const char
 	src.fd = layer_open(p, from, err);
 	if (src.fd >= 0 && like && name_check(like, err) == 0)
 		old.fd = openat(p->fd, like, POOL_OPEN_DIR);
-	if (src.fd >= 0 && host_has_room(p, err) == 0 && pool_spot_find(p, to, true, &at, err) == 0) {
+	if (src.fd >= 0 && host_has_room(p, err) == 0 &&
+		pool_spot_find(p, to, true, &at, err) == 0) {
 		r = p->ops->snapshot(p, &src, &old, &at, readonly, err);
-		if (r < 0)
+		if (r < 0) {
 			spot_undo(p, to, &at);
+			pool_explain(p, err);
+		}
 	}
 	fd_close(&src.fd);
 	fd_close(&old.fd);
@@ -466,10 +500,13 @@ int pool_rename(struct pool *p, const char *from, const char *to, struct den_err
 	auto_spot a = { .dirfd = -1 }, b = { .dirfd = -1 };
 	int r = -1;
 
-	if (pool_spot_find(p, from, false, &a, err) == 0 && pool_spot_find(p, to, true, &b, err) == 0) {
+	if (pool_spot_find(p, from, false, &a, err) == 0 &&
+		pool_spot_find(p, to, true, &b, err) == 0) {
 		r = p->ops->rename(p, &a, &b, err);
-		if (r < 0)
+		if (r < 0) {
 			spot_undo(p, to, &b);
+			pool_explain(p, err);
+		}
 	}
 	return r < 0 ? den_wrap(err, "rename '%s' to '%s'", from, to) : 0;
 }
@@ -532,7 +569,8 @@ int pool_grow(struct pool *p, int statefd, uint64_t size, struct den_err *err)
 		return den_fail_sys(err, errno, "'" POOL_IMAGE "'");
 	size &= ~((1ULL << 20) - 1);
 	if (size < (uint64_t)st.st_size || size > IMAGE_MAX)
-		return den_fail(err, DEN_INVALID, 0, "the pool's image has %llu bytes; it may grow up to 8 TiB",
+		return den_fail(err, DEN_INVALID, 0,
+			"the pool's image has %llu bytes; it may grow up to 8 TiB",
 			(unsigned long long)st.st_size);
 	if (pool_image_resize(p, lock, size, err) < 0)
 		return den_wrap(err, "grow the pool");

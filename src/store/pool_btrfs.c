@@ -67,7 +67,8 @@ static int subvol_destroy(int dirfd, const char *name)
 
 static int subvol_snapshot(int from, int dirfd, const char *name, bool readonly)
 {
-	struct btrfs_ioctl_vol_args_v2 args = { .fd = from, .flags = readonly ? BTRFS_SUBVOL_RDONLY : 0 };
+	struct btrfs_ioctl_vol_args_v2 args = { .fd = from,
+		.flags = readonly ? BTRFS_SUBVOL_RDONLY : 0 };
 
 	snprintf(args.name, sizeof(args.name), "%s", name);
 	return ioctl(dirfd, BTRFS_IOC_SNAP_CREATE_V2, &args);
@@ -81,7 +82,8 @@ int pool_btrfs_probe(int dirfd, struct den_err *err)
 		return -1;
 	if (subvol_create(dirfd, name) < 0)
 		return den_fail_sys(err, errno, "make a subvolume");
-	if (subvol_destroy(dirfd, name) < 0) { /* without the rights for that, the pool would only grow */
+	if (subvol_destroy(dirfd, name) <
+		0) { /* without the rights for that, the pool would only grow */
 		int sys = errno;
 
 		unlinkat(dirfd, name, AT_REMOVEDIR);
@@ -103,8 +105,9 @@ static int btrfs_make(struct pool *p, const struct pool_spot *at, struct den_err
 	return 0;
 }
 
-static int btrfs_snapshot(struct pool *p, const struct pool_source *from, const struct pool_source *like,
-	const struct pool_spot *to, bool readonly, struct den_err *err)
+static int btrfs_snapshot(struct pool *p, const struct pool_source *from,
+	const struct pool_source *like, const struct pool_spot *to, bool readonly,
+	struct den_err *err)
 {
 	if (!is_subvol(from->fd))
 		return den_fail(err, DEN_INVALID, 0, "'%s' is no layer", from->name);
@@ -119,7 +122,9 @@ static int btrfs_rename(struct pool *p, const struct pool_spot *from, const stru
 	auto_fd fd = -1;
 
 	if (pool_rename_new(from->dirfd, from->name, to->dirfd, to->name) == 0)
-		return fsync(to->dirfd) < 0 || fsync(from->dirfd) < 0 ? den_fail_sys(err, errno, "sync") : 0;
+		return fsync(to->dirfd) < 0 || fsync(from->dirfd) < 0
+			       ? den_fail_sys(err, errno, "sync")
+			       : 0;
 	if (errno != EROFS)
 		return den_fail_sys(err, errno, "rename");
 	/* What is read-only cannot get another parent. A snapshot of it can, and is whole at once. */
@@ -190,7 +195,8 @@ static int btrfs_destroy(struct pool *p, const struct pool_spot *at, struct den_
 
 /* Calls fn with each item of a range until it returns non-zero; that is returned, 0 at the end, -1. */
 static int search_each(int fd, const struct btrfs_ioctl_search_key *range,
-	int (*fn)(const struct btrfs_ioctl_search_header *h, const void *item, void *user), void *user)
+	int (*fn)(const struct btrfs_ioctl_search_header *h, const void *item, void *user),
+	void *user)
 {
 	auto_free struct btrfs_ioctl_search_args_v2 *s = mem_zalloc(sizeof(*s) + SEARCH_BYTES);
 	struct btrfs_ioctl_search_key *k = &s->key;
@@ -277,8 +283,11 @@ static void skip_work(int fd, struct newer *q)
  */
 static int newer_than(int fd, uint64_t than)
 {
-	struct btrfs_ioctl_search_key k = { .max_objectid = UINT64_MAX, .max_offset = UINT64_MAX,
-		.max_type = UINT32_MAX, .min_transid = than + 1, .max_transid = UINT64_MAX };
+	struct btrfs_ioctl_search_key k = { .max_objectid = UINT64_MAX,
+		.max_offset = UINT64_MAX,
+		.max_type = UINT32_MAX,
+		.min_transid = than + 1,
+		.max_transid = UINT64_MAX };
 
 	struct newer q = { .than = than };
 
@@ -333,7 +342,9 @@ static int take_root(const struct btrfs_ioctl_search_header *h, const void *item
 static int origin_by_uuid(int fd, const uint8_t uuid[static BTRFS_UUID_SIZE], struct origin *ret)
 {
 	struct btrfs_ioctl_search_key k = { .tree_id = BTRFS_UUID_TREE_OBJECTID,
-		.min_type = BTRFS_UUID_KEY_SUBVOL, .max_type = BTRFS_UUID_KEY_SUBVOL, .max_transid = UINT64_MAX };
+		.min_type = BTRFS_UUID_KEY_SUBVOL,
+		.max_type = BTRFS_UUID_KEY_SUBVOL,
+		.max_transid = UINT64_MAX };
 	uint64_t half[2], id;
 
 	memcpy(half, uuid, sizeof(half));
@@ -341,9 +352,13 @@ static int origin_by_uuid(int fd, const uint8_t uuid[static BTRFS_UUID_SIZE], st
 	k.min_offset = k.max_offset = le64toh(half[1]);
 	if (search_each(fd, &k, take_id, &id) <= 0)
 		return 0;
-	k = (struct btrfs_ioctl_search_key){ .tree_id = BTRFS_ROOT_TREE_OBJECTID, .min_objectid = id,
-		.max_objectid = id, .min_type = BTRFS_ROOT_ITEM_KEY, .max_type = BTRFS_ROOT_ITEM_KEY,
-		.max_offset = UINT64_MAX, .max_transid = UINT64_MAX };
+	k = (struct btrfs_ioctl_search_key){ .tree_id = BTRFS_ROOT_TREE_OBJECTID,
+		.min_objectid = id,
+		.max_objectid = id,
+		.min_type = BTRFS_ROOT_ITEM_KEY,
+		.max_type = BTRFS_ROOT_ITEM_KEY,
+		.max_offset = UINT64_MAX,
+		.max_transid = UINT64_MAX };
 	return search_each(fd, &k, take_root, ret) > 0;
 }
 
@@ -394,16 +409,20 @@ void pool_btrfs_prepare(int fd)
 {
 	struct btrfs_ioctl_balance_args args = { .flags = BTRFS_BALANCE_METADATA };
 
-	(void)!ioctl(fd, BTRFS_IOC_BALANCE_V2, &args); /* without it the pool works as well, until full */
+	(void)!ioctl(fd, BTRFS_IOC_BALANCE_V2,
+		&args); /* without it the pool works as well, until full */
 }
 
 /* Destroyed subvolumes are taken apart by the kernel in the background: those that wait for it. */
 static bool has_dead_subvols(int fd)
 {
 	struct btrfs_ioctl_search_key k = { .tree_id = BTRFS_ROOT_TREE_OBJECTID,
-		.min_objectid = BTRFS_ORPHAN_OBJECTID, .max_objectid = BTRFS_ORPHAN_OBJECTID,
-		.min_type = BTRFS_ORPHAN_ITEM_KEY, .max_type = BTRFS_ORPHAN_ITEM_KEY,
-		.max_offset = UINT64_MAX, .max_transid = UINT64_MAX };
+		.min_objectid = BTRFS_ORPHAN_OBJECTID,
+		.max_objectid = BTRFS_ORPHAN_OBJECTID,
+		.min_type = BTRFS_ORPHAN_ITEM_KEY,
+		.max_type = BTRFS_ORPHAN_ITEM_KEY,
+		.max_offset = UINT64_MAX,
+		.max_transid = UINT64_MAX };
 
 	return search_each(fd, &k, any_item, NULL) > 0;
 }
@@ -412,8 +431,10 @@ int pool_btrfs_trim(int fd, struct den_err *err)
 {
 	struct fstrim_range range = { .len = UINT64_MAX, .minlen = TRIM_MIN };
 
-	for (int i = 0; i < CLEAN_TRIES && (i == 0 || has_dead_subvols(fd)); i++) { /* no event tells */
-		if (i % 25 == 0 && ioctl(fd, BTRFS_IOC_SYNC) < 0) /* wakes the one who takes them apart */
+	for (int i = 0; i < CLEAN_TRIES && (i == 0 || has_dead_subvols(fd));
+		i++) { /* no event tells */
+		if (i % 25 == 0 &&
+			ioctl(fd, BTRFS_IOC_SYNC) < 0) /* wakes the one who takes them apart */
 			return den_fail_sys(err, errno, "sync");
 		nanosleep(&(struct timespec){ .tv_nsec = i == 0 ? 0 : 20 * 1000000L }, NULL);
 	}

@@ -60,7 +60,8 @@ static int range_copy(struct pool_copy *c, int in, int out, off_t at, off_t end)
 {
 	while (at < end) {
 		off_t from = at, to = at;
-		ssize_t n = copy_file_range(in, &from, out, &to, (size_t)MIN(end - at, (off_t)1 << 30), 0);
+		ssize_t n = copy_file_range(
+			in, &from, out, &to, (size_t)MIN(end - at, (off_t)1 << 30), 0);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -70,7 +71,8 @@ static int range_copy(struct pool_copy *c, int in, int out, off_t at, off_t end)
 		if (n < 0)
 			return -1;
 		if (n == 0)
-			return range_by_hand(c, in, out, at, end); /* shorter, or a file that lies about it */
+			return range_by_hand(
+				c, in, out, at, end); /* shorter, or a file that lies about it */
 		at += n;
 	}
 	return 0;
@@ -192,7 +194,8 @@ int pool_copy_dir_meta(int fd, const struct stat *st, struct den_err *err)
 static int file_copy(struct pool_copy *c, int from, const char *name, const struct stat *st, int to,
 	struct den_err *err)
 {
-	auto_fd in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), out = -1;
+	auto_fd in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC),
+		out = -1;
 	struct stat now;
 
 	if (in < 0 || fstat(in, &now) < 0)
@@ -228,7 +231,8 @@ int pool_copy_entry(struct pool_copy *c, int from, const char *name, const struc
 	else if (S_ISLNK(st->st_mode))
 		r = link_copy(from, name, to, err);
 	else /* fifos, sockets, and whiteouts: character device 0:0, which needs no right to be made */
-		r = mknodat(to, name, (st->st_mode & S_IFMT) | 0600, st->st_rdev) < 0 ?
-			den_fail_sys(err, errno, "make node") : 0;
+		r = mknodat(to, name, (st->st_mode & S_IFMT) | 0600, st->st_rdev) < 0
+			    ? den_fail_sys(err, errno, "make node")
+			    : 0;
 	return r < 0 ? -1 : meta_copy(c, from, name, st, to, err);
 }

@@ -44,7 +44,8 @@
 
 static const char *mkfs_path(void)
 {
-	static const char *const tools[] = { "/usr/sbin/mkfs.btrfs", "/sbin/mkfs.btrfs", "/usr/bin/mkfs.btrfs" };
+	static const char *const tools[] = { "/usr/sbin/mkfs.btrfs", "/sbin/mkfs.btrfs",
+		"/usr/bin/mkfs.btrfs" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(tools); i++)
 		if (access(tools[i], X_OK) == 0)
@@ -57,11 +58,13 @@ int pool_image_probe(struct den_err *err)
 	auto_fd control = -1, fs = -1;
 
 	if (!mkfs_path())
-		return den_fail(err, DEN_UNSUPPORTED, 0, "mkfs.btrfs is missing (package btrfs-progs)");
+		return den_fail(
+			err, DEN_UNSUPPORTED, 0, "mkfs.btrfs is missing (package btrfs-progs)");
 	control = open("/dev/loop-control", O_RDWR | O_CLOEXEC);
 	if (control < 0)
 		return den_fail(err, DEN_UNSUPPORTED, errno, "loop devices");
-	fs = (int)syscall(SYS_fsopen, "btrfs", FSOPEN_CLOEXEC); /* loads the module where it is one */
+	fs = (int)syscall(
+		SYS_fsopen, "btrfs", FSOPEN_CLOEXEC); /* loads the module where it is one */
 	if (fs < 0)
 		return den_fail(err, DEN_UNSUPPORTED, errno, "the kernel's btrfs");
 	return 0;
@@ -70,8 +73,9 @@ int pool_image_probe(struct den_err *err)
 static int mkfs_run(int file, struct den_err *err)
 {
 	char path[64];
-	char *argv[] = { (char *)mkfs_path(), (char *)"-q", (char *)"-f", (char *)"-K", (char *)"-m",
-		(char *)"single", (char *)"-d", (char *)"single", (char *)"-L", (char *)"den-pool", path, NULL };
+	char *argv[] = { (char *)mkfs_path(), (char *)"-q", (char *)"-f", (char *)"-K",
+		(char *)"-m", (char *)"single", (char *)"-d", (char *)"single", (char *)"-L",
+		(char *)"den-pool", path, NULL };
 	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
 	posix_spawn_file_actions_t fa;
 	posix_spawnattr_t attr;
@@ -98,7 +102,8 @@ static int mkfs_run(int file, struct den_err *err)
 		if (errno != EINTR)
 			return den_fail_sys(err, errno, "wait for mkfs.btrfs");
 	if (status)
-		return den_fail(err, DEN_INTERNAL, 0, "mkfs.btrfs failed (status %d)", WEXITSTATUS(status));
+		return den_fail(
+			err, DEN_INTERNAL, 0, "mkfs.btrfs failed (status %d)", WEXITSTATUS(status));
 	return 0;
 }
 
@@ -115,7 +120,8 @@ int pool_image_make(int statefd, uint64_t size, struct den_err *err)
 	if (ftruncate(fd, (off_t)size) < 0)
 		den_fail_sys(err, errno, "make an image of %llu bytes", (unsigned long long)size);
 	else if (mkfs_run(fd, err) == 0) {
-		if (fsync(fd) == 0 && renameat(statefd, name, statefd, POOL_IMAGE) == 0 && fsync(statefd) == 0)
+		if (fsync(fd) == 0 && renameat(statefd, name, statefd, POOL_IMAGE) == 0 &&
+			fsync(statefd) == 0)
 			return 0;
 		den_fail_sys(err, errno, "make '" POOL_IMAGE "'");
 	}
@@ -190,9 +196,11 @@ static int loop_bind(struct loop *l, int file, struct den_err *err)
 
 	if (control < 0)
 		return den_fail(err, DEN_UNSUPPORTED, errno, "loop devices");
-	for (int tries = 0; tries < LOOP_TRIES; tries++) { /* others take devices at the same time */
+	for (int tries = 0; tries < LOOP_TRIES;
+		tries++) { /* others take devices at the same time */
 		/* Direct: what is cached in the pool need not be cached once more below it. */
-		struct loop_config c = { .fd = (uint32_t)file, .block_size = 4096,
+		struct loop_config c = { .fd = (uint32_t)file,
+			.block_size = 4096,
 			.info.lo_flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO };
 		int n = ioctl(control, LOOP_CTL_GET_FREE);
 
@@ -238,11 +246,13 @@ static int fs_mount(const char *device)
 	/* Freed blocks go back to the host later, in the background: at once would be part of each commit,
 	 * and so of each checkpoint. */
 	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "source", device, 0) < 0 ||
-		(syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "discard", "async", 0) < 0 && errno != EINVAL) ||
+		(syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "discard", "async", 0) < 0 &&
+			errno != EINVAL) ||
 		syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return -1;
 	/* Setuid programs of boxes work; device nodes need none: whiteouts are never opened. */
-	return (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
+	return (int)syscall(
+		SYS_fsmount, fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
 }
 
 static int image_mount(int statefd, int lock, struct den_err *err)
@@ -252,7 +262,8 @@ static int image_mount(int statefd, int lock, struct den_err *err)
 
 	if (file < 0 && errno == ENOENT)
 		return den_fail(err, DEN_NOT_FOUND, 0,
-			"'" POOL_IMAGE "' is gone, and with it all boxes with a history; remove '" POOL_CONF
+			"'" POOL_IMAGE
+			"' is gone, and with it all boxes with a history; remove '" POOL_CONF
 			"' to begin anew");
 	if (file < 0)
 		return den_fail_sys(err, errno, "open '" POOL_IMAGE "'");
@@ -274,7 +285,8 @@ static int image_mount(int statefd, int lock, struct den_err *err)
 	if (sys == ENODEV)
 		return den_fail(err, DEN_UNSUPPORTED, 0, "this kernel has no btrfs");
 	if (sys == EEXIST)
-		return den_fail(err, DEN_CONFLICT, sys, "mount '" POOL_IMAGE "': a copy of it is mounted");
+		return den_fail(
+			err, DEN_CONFLICT, sys, "mount '" POOL_IMAGE "': a copy of it is mounted");
 	return den_fail_sys(err, sys, "mount '" POOL_IMAGE "'");
 }
 
@@ -284,8 +296,9 @@ static bool is_mounted(int statefd, int poolfd)
 {
 	struct stat above, st;
 
-	return fstat(statefd, &above) == 0 && fstat(poolfd, &st) == 0 && above.st_dev != st.st_dev &&
-	       st.st_ino == BTRFS_FIRST_FREE_OBJECTID && pool_is_btrfs(poolfd);
+	return fstat(statefd, &above) == 0 && fstat(poolfd, &st) == 0 &&
+	       above.st_dev != st.st_dev && st.st_ino == BTRFS_FIRST_FREE_OBJECTID &&
+	       pool_is_btrfs(poolfd);
 }
 
 /* The state directory as this process's mount namespace has it: the caller's descriptor may be from
@@ -298,7 +311,8 @@ static int state_reopen(int statefd, const char *state_path, struct den_err *err
 	if (fd < 0 || fstat(fd, &a) < 0 || fstat(statefd, &b) < 0)
 		return den_fail_sys(err, errno, "open '%.150s'", state_path);
 	if (a.st_dev != b.st_dev || a.st_ino != b.st_ino)
-		return den_fail(err, DEN_CONFLICT, 0, "'%.150s' is not the state directory any more", state_path);
+		return den_fail(err, DEN_CONFLICT, 0,
+			"'%.150s' is not the state directory any more", state_path);
 	return fd_take(&fd);
 }
 

@@ -51,7 +51,8 @@ bool pool_index_safe(int fd)
 	if (fstatfs(fd, &fs) < 0)
 		return false;
 	return fs.f_type == EXT4_SUPER_MAGIC || (unsigned long)fs.f_type == XFS_SUPER_MAGIC ||
-	       (unsigned long)fs.f_type == BTRFS_SUPER_MAGIC || (unsigned long)fs.f_type == F2FS_SUPER_MAGIC;
+	       (unsigned long)fs.f_type == BTRFS_SUPER_MAGIC ||
+	       (unsigned long)fs.f_type == F2FS_SUPER_MAGIC;
 }
 
 void pool_index_free(struct pool_index *x)
@@ -88,7 +89,8 @@ static int index_widen(struct pool_index *x)
 	return 0;
 }
 
-int pool_index_add(struct pool_index *x, uint64_t ino, uint64_t ctime, const char *path, struct den_err *err)
+int pool_index_add(
+	struct pool_index *x, uint64_t ino, uint64_t ctime, const char *path, struct den_err *err)
 {
 	struct pool_inode *s;
 
@@ -120,7 +122,8 @@ const char *pool_index_find(const struct pool_index *x, uint64_t ino, uint64_t *
 
 int pool_index_save(const struct pool_index *x, int dirfd, const char *origin, struct den_err *err)
 {
-	auto_fd fd = openat(dirfd, POOL_INDEX, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	auto_fd fd = openat(
+		dirfd, POOL_INDEX, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	auto_buf out = { 0 };
 	struct timespec now;
 	uint64_t tick, h;

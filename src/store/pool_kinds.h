@@ -53,6 +53,8 @@ extern const struct pool_ops pool_btrfs, pool_plain;
 /* ---- pool.c */
 /* The parent of a name; with create it is made when missing. DEN_NOT_FOUND without. */
 int pool_spot_find(struct pool *p, const char *name, bool create, struct pool_spot *ret, struct den_err *err);
+/* After a failure: says so if it is because the whole pool has become read-only. Always -1. */
+int pool_explain(struct pool *p, struct den_err *err);
 /* A new name in dirfd: prefix and random digits. */
 int pool_temp_name(const char *prefix, char out[static 32], struct den_err *err);
 /* rename() that replaces nothing, also where the file system cannot say so itself. -1: errno */

@@ -25,16 +25,17 @@
 
 struct tree_copy {
 	struct pool_copy copy;
-	int top;	/* of the copy */
-	int *dirs;	/* of the copy, on the way down; [0] is top */
+	int top; /* of the copy */
+	int *dirs; /* of the copy, on the way down; [0] is top */
 	size_t cap_dirs;
 	bool readonly;
-	int like;	/* what may be shared; -1: nothing */
-	bool self;	/* it is the source itself */
+	int like; /* what may be shared; -1: nothing */
+	bool self; /* it is the source itself */
 	struct pool_index old; /* like's: inodes of what it was copied from */
 	struct pool_index own; /* the source's: its own inodes, if it was copied from like */
-	struct pool_index links; /* inodes of the source with more than one name: path of the first */
-	struct pool_index made;	 /* the copy's index */
+	struct pool_index
+		links; /* inodes of the source with more than one name: path of the first */
+	struct pool_index made; /* the copy's index */
 	bool indexed;
 };
 
@@ -152,7 +153,8 @@ static void entry_note(struct tree_copy *t, const struct walk_entry *e, int to)
 static int entry_copy(struct tree_copy *t, const struct walk_entry *e, struct den_err *err)
 {
 	int to = t->dirs[e->depth - 1];
-	const char *first = e->st.st_nlink > 1 ? pool_index_find(&t->links, e->st.st_ino, NULL) : NULL;
+	const char *first =
+		e->st.st_nlink > 1 ? pool_index_find(&t->links, e->st.st_ino, NULL) : NULL;
 
 	if (e->depth == 1 && !strcmp(e->name, POOL_INDEX))
 		return 0;
@@ -161,7 +163,8 @@ static int entry_copy(struct tree_copy *t, const struct walk_entry *e, struct de
 		return 0;
 	if (first && errno != EMLINK)
 		return den_fail_sys(err, errno, "link");
-	if (!entry_share(t, e, to) && pool_copy_entry(&t->copy, e->dirfd, e->name, &e->st, to, err) < 0)
+	if (!entry_share(t, e, to) &&
+		pool_copy_entry(&t->copy, e->dirfd, e->name, &e->st, to, err) < 0)
 		return -1;
 	if (e->st.st_nlink > 1 && pool_index_add(&t->links, e->st.st_ino, 0, e->path, err) < 0)
 		return -1;
@@ -235,7 +238,8 @@ static int tree_copy(struct tree_copy *t, int from, const char *from_name, struc
 		return -1;
 	if (t->indexed && t->made.n && pool_index_save(&t->made, t->top, from_name, err) < 0)
 		return -1;
-	if (pool_copy_xattrs(&t->copy, from, t->top, "", err) < 0 || pool_copy_dir_meta(t->top, &st, err) < 0)
+	if (pool_copy_xattrs(&t->copy, from, t->top, "", err) < 0 ||
+		pool_copy_dir_meta(t->top, &st, err) < 0)
 		return -1;
 	/* One call for thousands of files; it also writes what others have on this file system, the source's
 	 * mapped pages among it: the index relies on that. */
@@ -258,7 +262,8 @@ static int temp_make(int dirfd, char name[static 32], struct den_err *err)
 		if (mkdirat(dirfd, name, 0700) < 0)
 			return den_fail_sys(err, errno, "make directory");
 		fd = openat(dirfd, name, POOL_OPEN_DIR);
-		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstatat(dirfd, name, &st, 0) == 0)
+		if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+			fstatat(dirfd, name, &st, 0) == 0)
 			return fd_take(&fd);
 	}
 	return den_fail(err, DEN_CONFLICT, 0, "somebody removes what we make");
@@ -277,8 +282,9 @@ static int plain_make(struct pool *p, const struct pool_spot *at, struct den_err
 	return 0;
 }
 
-static int plain_snapshot(struct pool *p, const struct pool_source *from, const struct pool_source *like,
-	const struct pool_spot *to, bool readonly, struct den_err *err)
+static int plain_snapshot(struct pool *p, const struct pool_source *from,
+	const struct pool_source *like, const struct pool_spot *to, bool readonly,
+	struct den_err *err)
 {
 	struct tree_copy t = { .copy.reflink = p->reflink, .readonly = readonly, .like = -1 };
 	char temp[32];

@@ -65,7 +65,8 @@ static bool times_are_fine(int fd)
 	if (fs.f_type != EXT4_SUPER_MAGIC && (unsigned long)fs.f_type != BTRFS_SUPER_MAGIC &&
 		(unsigned long)fs.f_type != XFS_SUPER_MAGIC && fs.f_type != TMPFS_MAGIC)
 		return false;
-	return sscanf(u.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 13));
+	return sscanf(u.release, "%d.%d", &major, &minor) == 2 &&
+	       (major > 6 || (major == 6 && minor >= 13));
 }
 
 struct print {
@@ -98,7 +99,8 @@ static int print_walk(struct print *s, struct walk *w, struct den_err *err)
 	int r;
 
 	while ((r = walk_next(w, &e, err)) == WALK_ENTRY) {
-		if (e.depth == 1 && is_work(e.name)) { /* overlayfs makes it anew at each mount: no change */
+		if (e.depth == 1 &&
+			is_work(e.name)) { /* overlayfs makes it anew at each mount: no change */
 			if (S_ISDIR(e.st.st_mode))
 				walk_skip(w);
 			continue;
@@ -113,7 +115,8 @@ static int print_walk(struct print *s, struct walk *w, struct den_err *err)
 	return r < 0 ? -1 : 1;
 }
 
-int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *ret, struct den_err *err)
+int pool_fingerprint(
+	struct pool *p, const char *name, unsigned max, uint64_t *ret, struct den_err *err)
 {
 	struct print s = { .max = max };
 	auto_fd fd = openat(p->fd, name, POOL_OPEN_DIR);

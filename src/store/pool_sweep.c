@@ -24,7 +24,8 @@ static int remove_at(struct pool *p, int dirfd, const char *name, struct den_err
 		return -1;
 	if (renameat(dirfd, name, dirfd, temp) == 0)
 		snprintf(gone.name, sizeof(gone.name), "%s", temp);
-	else if (errno == ENOSPC || errno == EDQUOT) /* even a name takes space; removing must still go */
+	else if (errno == ENOSPC ||
+		 errno == EDQUOT) /* even a name takes space; removing must still go */
 		snprintf(gone.name, sizeof(gone.name), "%s", name);
 	else
 		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "remove '%s'", name);
@@ -39,12 +40,16 @@ int pool_remove(struct pool *p, const char *name, struct den_err *err)
 	auto_spot at = { .dirfd = -1 };
 	struct den_err mine;
 
-	err = err ? err : &mine;
-	if (pool_spot_find(p, name, false, &at, err) < 0)
-		return err->code == DEN_NOT_FOUND ? 0 : -1;
-	if (remove_at(p, at.dirfd, at.name, err) < 0)
-		return den_wrap(err, "remove '%s'", name);
-	return 0;
+	if (pool_spot_find(p, name, false, &at, &mine) < 0) {
+		if (mine.code == DEN_NOT_FOUND)
+			return 0;
+	} else if (remove_at(p, at.dirfd, at.name, &mine) == 0) {
+		return 0;
+	}
+	pool_explain(p, &mine);
+	if (err)
+		*err = mine;
+	return den_wrap(err, "remove '%s'", name);
 }
 
 struct sweep {
@@ -63,10 +68,12 @@ static bool half_is_free(int dirfd, const char *name)
 	struct stat st;
 
 	if (fd < 0)
-		return errno != ENOENT; /* no directory, or one closed to us: the attempt will tell */
+		return errno !=
+		       ENOENT; /* no directory, or one closed to us: the attempt will tell */
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return false;
-	if (!strncmp(name, POOL_NEW, strlen(POOL_NEW)) || !strncmp(name, POOL_GONE, strlen(POOL_GONE)))
+	if (!strncmp(name, POOL_NEW, strlen(POOL_NEW)) ||
+		!strncmp(name, POOL_GONE, strlen(POOL_GONE)))
 		return true;
 	return fstat(fd, &st) == 0 && st.st_mtime + POOL_YOUNG_S < time(NULL);
 }
