@@ -399,6 +399,10 @@ static int make_dir(struct tree_unpacker *u, const char *base, const char *path,
 	auto_fd fd = -1;
 	struct stat st;
 
+	/* a layer's entry takes the place of whatever is there */
+	if (!made && errno == EEXIST && u->opt.layer && fstatat(u->parent, base, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		!S_ISDIR(st.st_mode) && unlinkat(u->parent, base, 0) == 0)
+		made = mkdirat(u->parent, base, 0700) == 0;
 	if (!made && errno != EEXIST)
 		return den_fail_sys(err, errno, "make '%s'", tar_show(path).s);
 	/* A link to a directory stays: to replace it would break more than to refuse. */

@@ -20,7 +20,7 @@ static const struct option_def import_options[] = {
 	{ "name", 'n', OPT_TEXT, FIELD(name), "NAME", "call it NAME (default: the name in the image)" },
 	{ "ref", 0, OPT_TEXT, FIELD(ref), "NAME", "the image of this name, where there are several" },
 	{ "platform", 0, OPT_TEXT, FIELD(platform), "OS/ARCH", "the image for another machine than this" },
-	{ "max-size", 0, OPT_SIZE, FIELD(max_size), "SIZE", "refuse a layer that unpacks to more (default: 64G)" },
+	{ "max-size", 0, OPT_SIZE, FIELD(max_size), "SIZE", "refuse what unpacks to more (default: 64G)" },
 	{ 0 },
 };
 
@@ -220,7 +220,7 @@ static const struct option_def registry_options[] = {
 static const struct option_def pull_options[] = {
 	{ "name", 'n', OPT_TEXT, FIELD(name), "NAME", "call it NAME (default: as it is called there)" },
 	{ "platform", 0, OPT_TEXT, FIELD(platform), "OS/ARCH", "the image for another machine than this" },
-	{ "max-size", 0, OPT_SIZE, FIELD(max_size), "SIZE", "refuse a layer that unpacks to more (default: 64G)" },
+	{ "max-size", 0, OPT_SIZE, FIELD(max_size), "SIZE", "refuse what unpacks to more (default: 64G)" },
 	{ 0 },
 };
 

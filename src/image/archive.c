@@ -206,7 +206,7 @@ static ssize_t fd_source(void *buf, size_t cap, void *user, struct den_err *err)
 }
 
 /* Plain bytes in a file that can be read from anywhere: the archive's own, or a copy. */
-static int plain_file(struct archive *a, struct den_err *err)
+static int plain_file(struct archive *a, uint64_t max, struct den_err *err)
 {
 	struct decompress *d = NULL;
 	struct stat st;
@@ -214,7 +214,7 @@ static int plain_file(struct archive *a, struct den_err *err)
 
 	if (fstat(a->fd, &st) < 0)
 		return den_fail_sys(err, errno, "stat");
-	if (decompress_new(fd_source, &a->fd, 0, &d, err) < 0)
+	if (decompress_new(fd_source, &a->fd, max, &d, err) < 0)
 		return -1;
 	if (S_ISREG(st.st_mode) && decompress_kind(d) == DECOMPRESS_NONE) {
 		a->size = (uint64_t)st.st_size;
@@ -229,11 +229,11 @@ static int plain_file(struct archive *a, struct den_err *err)
 	return r;
 }
 
-int archive_open_tar(int fd, struct archive **ret, struct den_err *err)
+int archive_open_tar(int fd, uint64_t max, struct archive **ret, struct den_err *err)
 {
 	struct archive *a = archive_new(fd, false);
 
-	if (plain_file(a, err) < 0 || index_make(a, err) < 0) {
+	if (plain_file(a, max, err) < 0 || index_make(a, err) < 0) {
 		archive_close(a);
 		return -1;
 	}

@@ -10,8 +10,9 @@
 struct archive;
 /* Both take fd, also on failure. */
 int archive_open_dir(int fd, struct archive **ret, struct den_err *err);
-/* A tar archive, compressed or not, also from a pipe: then it is spooled. */
-int archive_open_tar(int fd, struct archive **ret, struct den_err *err);
+/* A tar archive, compressed or not, also from a pipe: then it is spooled, up to max bytes (0: any
+ * number). */
+int archive_open_tar(int fd, uint64_t max, struct archive **ret, struct den_err *err);
 void archive_close(struct archive *a); /* NULL is allowed */
 
 bool archive_is_dir(const struct archive *a);

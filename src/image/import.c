@@ -163,6 +163,7 @@ int import_path(const struct work *w, const char *path, const struct import_opt 
 	struct oci_choice choice = { .ref = opt->ref };
 	auto_free char *name = NULL;
 	struct oci_image image = { 0 };
+	uint64_t max = opt->max ? opt->max : IMPORT_MAX;
 	struct oci *o;
 	char arch[32], detail[160];
 	int r;
@@ -170,7 +171,7 @@ int import_path(const struct work *w, const char *path, const struct import_opt 
 	if (opt->platform && oci_platform_parse(opt->platform, arch, err) < 0)
 		return -1;
 	choice.arch = opt->platform ? arch : NULL;
-	if (oci_open(path, &o, err) < 0)
+	if (oci_open(path, max, &o, err) < 0)
 		return -1;
 	r = oci_image_load(o, &choice, &image, err);
 	if (r == 0)
@@ -178,8 +179,7 @@ int import_path(const struct work *w, const char *path, const struct import_opt 
 	if (r == 0) {
 		snprintf(detail, sizeof(detail), "imported from %s %.100s", oci_kind(o),
 			strcmp(path, "-") ? path : "on standard input");
-		r = layers_add(w, o, &image, name, opt->detail ? opt->detail : detail,
-			opt->max ? opt->max : IMPORT_MAX, ret_id, err);
+		r = layers_add(w, o, &image, name, opt->detail ? opt->detail : detail, max, ret_id, err);
 	}
 	oci_image_free(&image);
 	oci_close(o);

@@ -9,13 +9,13 @@
 
 #include "work.h"
 
-#define IMPORT_MAX (64ULL << 30) /* bytes that one layer may unpack to, where the user does not say */
+#define IMPORT_MAX (64ULL << 30) /* bytes that an archive or a layer may unpack to, where the user does not say */
 
 struct import_opt {
 	const char *name; /* NULL: the one that the image had */
 	const char *ref; /* which image, where there are several */
 	const char *platform; /* NULL: this machine's */
-	uint64_t max; /* bytes of one layer, unpacked; 0: IMPORT_MAX */
+	uint64_t max; /* bytes of the archive and of each layer, unpacked; 0: IMPORT_MAX */
 	const char *detail; /* for people; NULL: made up */
 };
 

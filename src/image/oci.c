@@ -68,16 +68,16 @@ static int oci_of(struct archive *a, struct oci **ret, struct den_err *err)
 	return 0;
 }
 
-int oci_open_fd(int fd, struct oci **ret, struct den_err *err)
+int oci_open_fd(int fd, uint64_t max, struct oci **ret, struct den_err *err)
 {
 	struct archive *a;
 
-	if (archive_open_tar(fd, &a, err) < 0)
+	if (archive_open_tar(fd, max, &a, err) < 0)
 		return -1;
 	return oci_of(a, ret, err);
 }
 
-int oci_open(const char *path, struct oci **ret, struct den_err *err)
+int oci_open(const char *path, uint64_t max, struct oci **ret, struct den_err *err)
 {
 	bool in = !strcmp(path, "-");
 	struct archive *a;
@@ -93,7 +93,7 @@ int oci_open(const char *path, struct oci **ret, struct den_err *err)
 		return -1;
 	}
 	if (!S_ISDIR(st.st_mode)) {
-		if (oci_open_fd(fd, ret, err) < 0)
+		if (oci_open_fd(fd, max, ret, err) < 0)
 			return den_wrap(err, "'%.100s'", in ? "standard input" : path);
 		return 0;
 	}
@@ -160,17 +160,17 @@ static int blob_text(struct oci *o, const struct oci_desc *d, const char *what, 
 	return 0;
 }
 
-/* The last part of "registry/a/b:tag" is a name for it, too. */
+/* "registry/a/b:tag" is also called by what stands before the tag, and by the tag alone. */
 static bool ref_fits(const char *have, const char *want)
 {
-	const char *colon;
+	const char *colon = have ? strrchr(have, ':') : NULL;
 
-	if (!have)
+	if (!have || !strcmp(have, want))
+		return have != NULL;
+	if (!colon || strchr(colon, '/'))
 		return false;
-	if (!strcmp(have, want))
-		return true;
-	colon = strrchr(have, ':');
-	return colon && !strchr(colon, '/') && !strcmp(colon + 1, want);
+	return !strcmp(colon + 1, want) ||
+		(strlen(want) == (size_t)(colon - have) && !strncmp(have, want, strlen(want)));
 }
 
 static bool platform_fits(const struct oci_desc *d, const char *arch)

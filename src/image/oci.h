@@ -13,10 +13,11 @@
 #include "oci_json.h"
 
 struct oci;
-/* path "-": standard input. The caller ends it with oci_close(). */
-int oci_open(const char *path, struct oci **ret, struct den_err *err);
+/* path "-": standard input. max: bytes that an archive may unpack to; 0: any number. The caller ends it
+ * with oci_close(). */
+int oci_open(const char *path, uint64_t max, struct oci **ret, struct den_err *err);
 /* Takes fd, an archive, also on failure. */
-int oci_open_fd(int fd, struct oci **ret, struct den_err *err);
+int oci_open_fd(int fd, uint64_t max, struct oci **ret, struct den_err *err);
 void oci_close(struct oci *o); /* NULL is allowed */
 const char *oci_kind(const struct oci *o); /* "OCI layout" and so on, for people */
 

@@ -119,7 +119,7 @@ int interrupt_check(struct den_err *err)
 {
 	if (!interrupt_signal())
 		return 0;
-	return den_fail(err, DEN_CONFLICT, EINTR, "stopped by a signal");
+	return den_fail(err, DEN_CONFLICT, 0, "stopped by a signal");
 }
 
 ssize_t interrupt_read(int fd, void *buf, size_t cap, struct den_err *err)

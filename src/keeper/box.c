@@ -403,12 +403,18 @@ static void apply_defaults(struct keeper *k)
 /* A box and, of a fork, its first checkpoint: there together, or not at all. */
 static int create_row(struct keeper *k, struct den_err *err)
 {
-	struct ckpt c = { .parent = -1, .created_ms = clock_wall_ms(), .kind = CKPT_FORK,
-		.message = (char *)"as it was forked", .origin = k->row.info.spec.from };
-	char name[64];
+	bool fork = k->row.info.spec.from;
+	struct ckpt c = { .parent = -1, .created_ms = clock_wall_ms(), .kind = fork ? CKPT_FORK : CKPT_BASE,
+		.message = (char *)(fork ? "as it was forked" : "as the template is"), .origin = k->row.info.spec.from };
+	char name[64], work[64];
 
 	home_name(k, 'c', 0, name);
-	if (!k->row.info.spec.from || faccessat(k->pool->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+	home_name(k, 'w', k->row.work, work);
+	/* an ordinary user's first start gave files their owners: that is no change of the box's */
+	if (k->row.work && !fork && k->tmpl.owners_path && wall_ids(NULL) == IDS_SHIFTED &&
+		home_snapshot(k, work, NULL, name, true, err) < 0)
+		return -1;
+	if (!k->row.work || faccessat(k->pool->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		return box_save(k, err);
 	if (history_add(k->store, &k->row, &c, err) < 0)
 		return -1;
@@ -435,11 +441,7 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		return -1;
 	if (box_up(k, err) < 0)
 		return -1;
-	if (k->row.work) { /* what nobody changed is not a turn's doing */
-		struct den_err ignored;
-
-		k->print_known = home_fingerprint(k, 100, &k->print, &ignored) > 0;
-	}
+	box_print_now(k); /* what nobody changed is not a turn's doing */
 	if ((s->flags & BOX_EPHEMERAL) && !s->name) {
 		/* Nobody can know of it yet, nothing durable was promised, and a row costs more than
 		 * such a box's whole life. */
@@ -629,6 +631,7 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 	if (adopt(k, err) < 0)
 		return -1;
 	(void)home_sweep(k, err); /* costs space at worst */
+	box_print_load(k);
 	if (k->row.pending >= 0 && finish_merge(k, err) < 0)
 		return -1;
 	await_init(k);

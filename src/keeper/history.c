@@ -37,6 +37,58 @@ static int need_history(const struct keeper *k, struct den_err *err)
 	return 0;
 }
 
+/* ---- the fingerprint of head, for the next keeper ---- */
+
+#define PRINT_FILE "print"
+
+/* Not synced: without it, or with an old one, a checkpoint too many is made. */
+static void print_set(struct keeper *k, uint64_t print, bool known)
+{
+	auto_fd fd = -1;
+	char text[64];
+	struct den_err ignored;
+
+	/* holding a disk still and letting it go writes to it */
+	if (known && k->row.info.spec.disk)
+		known = home_fingerprint(k, PRINT_MAX, &print, &ignored) > 0;
+
+	k->print = print;
+	k->print_known = known;
+	snprintf(text, sizeof(text), "%llu %llu %llu\n", (unsigned long long)k->row.work,
+		(unsigned long long)k->row.head, (unsigned long long)print);
+	unlinkat(k->boxfd, PRINT_FILE, 0);
+	if (known)
+		fd = openat(k->boxfd, PRINT_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd >= 0)
+		(void)!write(fd, text, strlen(text));
+}
+
+void box_print_load(struct keeper *k)
+{
+	auto_fd fd = openat(k->boxfd, PRINT_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	unsigned long long work, head, print;
+	char text[64] = "";
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
+		sscanf(text, "%llu %llu %llu", &work, &head, &print) != 3)
+		return;
+	if (work == k->row.work && head == k->row.head) {
+		k->print = print;
+		k->print_known = true;
+	}
+}
+
+/* Right after the present was made as head is. */
+void box_print_now(struct keeper *k)
+{
+	uint64_t print = 0;
+	struct den_err ignored;
+	int r = k->row.work ? home_fingerprint(k, PRINT_MAX, &print, &ignored) : 0;
+
+	if (k->row.work)
+		print_set(k, print, r > 0);
+}
+
 /* ---- making one ---- */
 
 /* A plain pool copies file by file: nothing may change meanwhile. */
@@ -63,10 +115,10 @@ static int snapshot(struct keeper *k, uint64_t number, struct den_err *err)
 	if (faccessat(k->pool->fd, like, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		like[0] = '\0';
 	held = hold_still(k);
-	r = k->ops->settle(&k->wall, k->fsfd, true, err);
+	r = k->ops->settle(&k->wall, k->fsfd, SETTLE_HOLD, err);
 	if (r == 0) {
 		r = home_snapshot(k, from, like[0] ? like : NULL, to, true, err);
-		(void)k->ops->settle(&k->wall, k->fsfd, false, &ignored);
+		(void)k->ops->settle(&k->wall, k->fsfd, SETTLE_GO, &ignored);
 	}
 	if (held)
 		(void)k->ops->freeze(&k->wall, false, &ignored);
@@ -108,8 +160,7 @@ int box_checkpoint(struct keeper *k, enum ckpt_kind kind, const char *message, c
 		(void)home_discard(k, name, &ignored);
 		return -1;
 	}
-	k->print = print;
-	k->print_known = known > 0;
+	print_set(k, print, known > 0);
 	*ret = number;
 	return 0;
 }
@@ -152,10 +203,8 @@ int box_checkpoint_if_changed(struct keeper *k, enum ckpt_kind kind, const char 
 		r = -1;
 	if (r <= 0)
 		(void)home_discard(k, name, &ignored);
-	if (r >= 0) {
-		k->print = print;
-		k->print_known = known;
-	}
+	if (r >= 0)
+		print_set(k, print, known);
 	if (r > 0)
 		*ret = number;
 	return r;
@@ -251,6 +300,15 @@ static int switch_to(struct keeper *k, uint64_t number, struct den_err *err)
 	return 0;
 }
 
+/* The present is what head is, but for what a start makes: that is no change of anybody's. */
+static void know_present(struct keeper *k)
+{
+	struct den_err ignored;
+
+	if (home_open(k, &ignored) == 0)
+		box_print_now(k);
+}
+
 int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t *ret_before, struct den_err *err)
 {
 	bool was_up = box_is_up(k);
@@ -274,11 +332,10 @@ int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t 
 		return -1;
 	}
 	*ret_before = before;
-	if (!was_up)
-		return 0;
-	if (box_up(k, err) < 0)
+	if (was_up && box_up(k, err) < 0)
 		return den_wrap(err, "rolled back, but not started again");
-	return box_save(k, err);
+	know_present(k);
+	return was_up ? box_save(k, err) : 0;
 }
 
 /* ---- requests ---- */

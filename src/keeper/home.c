@@ -77,6 +77,10 @@ int home_fingerprint(struct keeper *k, unsigned max, uint64_t *ret, struct den_e
 
 	if (c == MAP_FAILED)
 		return den_fail_sys(err, errno, "memory");
+	if (k->row.info.spec.disk && k->fsfd >= 0 && k->ops->settle(&k->wall, k->fsfd, SETTLE_FLUSH, err) < 0) {
+		munmap(c, sizeof(*c));
+		return -1;
+	}
 	home_name(k, 'w', k->row.work, name);
 	*c = (struct pool_call){ .pool = k->pool, .name = name, .max = max };
 	r = wall_as_box_root(call_print, c, err) < 0 ? -1 : c->result;

@@ -142,6 +142,8 @@ int box_prune(struct keeper *k, uint64_t keep_ms, bool everything, uint64_t *ret
 int box_resolve(struct keeper *k, const char *ref, uint64_t *ret, struct den_err *err);
 /* Likewise, but "now" and nothing mean the present, which gets a checkpoint if it has none. */
 int box_point(struct keeper *k, const char *ref, uint64_t *ret, struct den_err *err);
+void box_print_load(struct keeper *k);
+void box_print_now(struct keeper *k);
 void box_turn(struct keeper *k, const struct exec_info *x); /* one ended */
 int req_checkpoint(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_log(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);

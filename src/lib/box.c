@@ -243,6 +243,13 @@ static bool may_repeat(uint8_t type)
 	return type != WM_CREATE && type != WM_ROLLBACK && type != WM_MERGE_END;
 }
 
+/* Before something that cannot be asked for twice: a keeper may be leaving just now, and then the next
+ * one is met. One that has answered a client stays as long as that client does. */
+static int be_met(struct den_box *box, struct den_err *err)
+{
+	return box_ask(box, WM_HELLO, NULL, 0, NULL, err);
+}
+
 int box_ask_stream(struct den_box *box, uint8_t type, const struct buf *req, struct buf *out, int *ret,
 	struct den_err *err)
 {
@@ -251,6 +258,8 @@ int box_ask_stream(struct den_box *box, uint8_t type, const struct buf *req, str
 
 	if (box->reply)
 		return den_fail(err, DEN_CONFLICT, 0, "called from inside a callback");
+	if (box->id.s[0] && be_met(box, err) < 0)
+		return -1;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
 		return den_fail_sys(err, errno, "socketpair");
 	res = ask_once(box, type, req, fds[1], &r, err);
@@ -273,6 +282,8 @@ int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t mo
 	struct den_err unheard;
 
 	err = err ? err : &unheard;
+	if (!may_repeat(type) && type != WM_CREATE && be_met(box, err) < 0)
+		return -1;
 	for (int i = 0;; i++) {
 		struct reply r = { .more = more };
 		int res;

@@ -179,7 +179,8 @@ static void read_ckpt(sqlite3_stmt *st, struct ckpt *c)
 		.created_ms = sqlite3_column_int64(st, 2), .turn = (uint64_t)sqlite3_column_int64(st, 3),
 		.kind = kind >= 0 && kind < CKPT_KINDS ? (enum ckpt_kind)kind : CKPT_MANUAL,
 		.message = column_str(st, 5), .origin = column_str(st, 6),
-		.size = (uint64_t)sqlite3_column_int64(st, 7), .tags = column_str(st, 8) };
+		.size = (uint64_t)sqlite3_column_int64(st, 7), .tags = column_str(st, 8),
+		.used = sqlite3_column_int(st, 9) };
 	if (!c->tags)
 		c->tags = mem_strdup("");
 }
@@ -194,7 +195,9 @@ static int list_of(sqlite3 *db, const char *id, struct ckpt **ret, size_t *n, st
 	static const char sql[] =
 		"SELECT number, parent, created_ms, turn, kind, message, origin, size,"
 		" (SELECT group_concat(tag, ' ') FROM tags WHERE tags.box = checkpoints.box"
-		"  AND tags.number = checkpoints.number) FROM checkpoints WHERE box = ? ORDER BY number";
+		"  AND tags.number = checkpoints.number),"
+		" EXISTS (SELECT 1 FROM checkpoints AS other WHERE other.origin = checkpoints.box || '@' ||"
+		"  checkpoints.number) FROM checkpoints WHERE box = ? ORDER BY number";
 	sqlite3_stmt *st = NULL;
 	struct ckpt *all = NULL;
 	size_t len = 0;
@@ -523,8 +526,8 @@ void history_thin(const struct ckpt *all, size_t n, const struct box_row *row, i
 		int64_t bucket = thin_bucket(c->created_ms, now_ms);
 		bool newer = false;
 
-		if (c->number == row->head || (int64_t)c->number == row->pending || c->tags[0] || c->kind == CKPT_FORK ||
-			c->kind == CKPT_BASE)
+		if (c->number == row->head || (int64_t)c->number == row->pending || c->tags[0] || c->used ||
+			c->kind == CKPT_FORK || c->kind == CKPT_BASE)
 			continue;
 		if (keep_ms && now_ms - c->created_ms < (int64_t)MIN(keep_ms, (uint64_t)INT64_MAX))
 			continue;

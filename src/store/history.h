@@ -24,6 +24,7 @@ struct ckpt {
 	char *message; /* NULL: none */
 	char *origin;  /* "ID@N": forked from, or merged with; NULL: none */
 	char *tags;    /* separated by spaces; "" */
+	bool used;     /* a fork began there, or it was merged: their common ancestor */
 };
 void ckpt_free(struct ckpt *c);
 void ckpts_free(struct ckpt *c, size_t n);

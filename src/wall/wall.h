@@ -59,6 +59,8 @@ struct wall_box {
 	char *note;   /* what could not be had, for den inspect; NULL: nothing */
 };
 
+enum wall_settle { SETTLE_FLUSH, SETTLE_HOLD, SETTLE_GO };
+
 struct wall_ops {
 	const char *name;
 	/* Can this host run it? err says what is missing and what to do. */
@@ -68,8 +70,8 @@ struct wall_ops {
 	/* Takes a running box over: pid was checked by the keeper. */
 	int (*adopt)(const struct plan *p, pid_t pid, int pidfd, struct wall_box *ret, struct den_err *err);
 	int (*freeze)(struct wall_box *b, bool on, struct den_err *err);
-	/* Before and after a snapshot of fsfd: what the box has written is there, and nothing is half. */
-	int (*settle)(struct wall_box *b, int fsfd, bool on, struct den_err *err);
+	/* What the box has written is in fsfd, and (HOLD, until GO) nothing is half. */
+	int (*settle)(struct wall_box *b, int fsfd, enum wall_settle how, struct den_err *err);
 	/* A group for one exec's tree; *ret_fd goes to init. -1 with DEN_UNSUPPORTED: none here. */
 	int (*exec_open)(struct wall_box *b, uint32_t exec, int *ret_fd, struct den_err *err);
 	int (*exec_signal)(struct wall_box *b, uint32_t exec, int sig, struct den_err *err);
@@ -92,8 +94,8 @@ struct wall_ops {
 
 /* How the ids of boxes made here are laid out; why (may be NULL) says what keeps it from more. */
 enum plan_ids wall_ids(const char **why);
-/* Runs fn as one who may do with the files of boxes whatever their root may: where those belong to ids
- * from /etc/subuid, in a process of its own that has these ids; else right here. */
+/* Runs fn as one who may do with the files of boxes whatever their root may: of an ordinary user in a
+ * process of its own, in a user namespace like theirs; as root right here. */
 int wall_as_box_root(int (*fn)(void *arg, struct den_err *err), void *arg, struct den_err *err);
 /* Where a layer is a disk (--disk), *fd becomes the directory inside of it, read-only. Needs root. */
 int wall_open_disk(int *fd, struct den_err *err);

@@ -76,6 +76,10 @@ turns_leave_checkpoints() {
 	is "after a failed exec" "$(points "$b")" 5
 	in_box "$b" 'echo 2 >/root/a; false' || :
 	is "after a failed exec that wrote" "$(points "$b")" 6
+	den stop --grace 0 "$b"
+	den start "$b"
+	den exec "$b" -- true
+	is "after a new start" "$(points "$b")" 6
 	is "what it was" "$(den log --json "$b" | js 'v[0]["message"]')" "sh -c echo 2 >/root/a; false"
 	# the same content and length, written again, is a change of the file's times alone
 	in_box "$b" 'chmod 600 /root/a'
@@ -789,7 +793,7 @@ test_a_merge_works_after_the_fork_point_was_pruned() {
 	in_box b 'echo 2 >/root/two'
 	in_box "$f" 'echo 3 >/root/three'
 	den prune --all b >/dev/null
-	is points "$(points b)" 2
+	is "points, with that of the fork" "$(points b)" 3
 	den merge "$f" >/dev/null
 	is files "$(in_box b 'cat /root/one /root/two /root/three')" "$(printf '1\n2\n3')"
 	# the same when the fork left the line before it was pruned
@@ -946,7 +950,7 @@ test_a_deleted_box_leaves_nothing_in_the_pool() {
 	b=$(box)
 	f=$(den fork "$b")
 	in_box "$b" 'mkdir /root/d; seq 200 >/root/d/f; chmod 0 /root/d'
-	in_box "$b" 'touch /root/f'
+	in_box "$b" 'touch /root/g'
 	in_box "$f" 'echo 1 >/root/f'
 	den checkpoint "$b" >/dev/null
 	den merge "$f" >/dev/null

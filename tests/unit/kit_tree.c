@@ -372,6 +372,7 @@ static int on_entry(const struct tar_entry *e, void *user, struct den_err *err)
 	struct apply *a = user;
 	bool mark = !strncmp(name, ".wh.", 4);
 
+	CHECK(strlen(name) <= 255); /* else nobody can unpack it */
 	if (a->list)
 		buf_addf(a->list, "%c %s\n", type[e->type], e->name);
 	else if (mark && a->pass == 0)
@@ -441,7 +442,7 @@ static void pick(unsigned *seed, char out[1024])
 	static_assert(sizeof(long_name) == 253, "too long to be removed by name");
 	*out = '\0';
 	while (depth--) {
-		unsigned k = kit_rand(seed, 20);
+		unsigned k = kit_rand(seed, 21);
 
 		strcat(out, names[k < 18 ? k % 6 : k - 12]);
 		if (depth)

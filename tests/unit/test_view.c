@@ -599,6 +599,32 @@ TEST(text_diff_is_right_and_shortest)
 	}
 }
 
+/* Which of equal lines changed is arbitrary: what can be one change is one. */
+TEST(text_diff_puts_together_what_belongs_together)
+{
+	static const struct {
+		const char *a, *b;
+		size_t hunks;
+	} cases[] = { { "A\nA\ny\n", "B\nA\ny\n", 1 }, { "y\nA\nA\n", "y\nA\nB\n", 1 },
+		{ "x\nA\nA\nA\ny\n", "x\nA\nA\nB\nC\ny\n", 1 }, { "x\nA\nA\nA\ny\n", "x\nB\nC\nA\nA\ny\n", 1 },
+		{ "1\n2\n1\n2\n3\n", "1\n2\n3\n", 1 }, { "1\n2\n3\n", "1\n2\n1\n2\n3\n", 1 } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		for (int back = 0; back < 2; back++) {
+			const char *x = back ? cases[i].b : cases[i].a, *y = back ? cases[i].a : cases[i].b;
+			struct text_lines a, b;
+			struct text_hunk *h;
+
+			text_split(x, strlen(x), &a);
+			text_split(y, strlen(y), &b);
+			text_number((struct text_lines *[]){ &a, &b }, 2);
+			CHECK(text_diff(&a, &b, &h) == cases[i].hunks);
+			text_lines_free(&a);
+			text_lines_free(&b);
+			free(h);
+		}
+}
+
 TEST(text_diff_of_hostile_texts_is_bounded)
 {
 	unsigned seed = 3;

@@ -103,10 +103,10 @@ static int no_cgroup(const struct wall_box *b, struct den_err *err)
 	return den_fail(err, DEN_UNSUPPORTED, 0, "this needs a cgroup: %s", b->note ? b->note : "none here");
 }
 
-static int container_settle(struct wall_box *b, int fsfd, bool on, struct den_err *err)
+static int container_settle(struct wall_box *b, int fsfd, enum wall_settle how, struct den_err *err)
 {
 	(void)b;
-	return disk_settle(fsfd, on, err);
+	return disk_settle(fsfd, how, err);
 }
 
 static int container_freeze(struct wall_box *b, bool on, struct den_err *err)

@@ -124,16 +124,18 @@ static int mount_device(const char *path, struct den_err *err)
 	auto_fd fs = (int)syscall(SYS_fsopen, "ext4", FSOPEN_CLOEXEC);
 	int mnt;
 
+	/* noinit_itable: what nobody wrote must not change by itself */
 	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "source", path, 0) < 0 ||
+		syscall(SYS_fsconfig, fs, FSCONFIG_SET_FLAG, "noinit_itable", NULL, 0) < 0 ||
 		syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return den_fail_sys(err, errno, "mount disk");
 	mnt = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV);
 	return mnt < 0 ? den_fail_sys(err, errno, "mount disk") : mnt;
 }
 
-int disk_settle(int fsfd, bool on, struct den_err *err)
+int disk_settle(int fsfd, enum wall_settle how, struct den_err *err)
 {
-	auto_fd file = openat(fsfd, DISK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), loop = -1, mnt = -1;
+	auto_fd file = openat(fsfd, DISK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), loop = -1, mnt = -1, fd = -1;
 	char path[32];
 
 	if (file < 0)
@@ -144,8 +146,13 @@ int disk_settle(int fsfd, bool on, struct den_err *err)
 	mnt = mount_device(path, err);
 	if (mnt < 0)
 		return -1;
-	if (ioctl(mnt, on ? FIFREEZE : FITHAW, 0) < 0 && errno != (on ? EBUSY : EINVAL))
-		return den_fail_sys(err, errno, on ? "hold the disk still" : "let the disk go on");
+	fd = openat(mnt, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* mnt itself is only a path */
+	if (fd < 0 || (how == SETTLE_FLUSH && syncfs(fd) < 0))
+		return den_fail_sys(err, errno, "flush the disk");
+	if (how == SETTLE_HOLD && ioctl(fd, FIFREEZE, 0) < 0 && errno != EBUSY)
+		return den_fail_sys(err, errno, "hold the disk still");
+	if (how == SETTLE_GO && ioctl(fd, FITHAW, 0) < 0 && errno != EINVAL)
+		return den_fail_sys(err, errno, "let the disk go on");
 	return 0;
 }
 

@@ -6,7 +6,7 @@
 
 /* Makes boxes/ID/disk.img when missing. */
 int disk_make(const struct plan *p, struct den_err *err);
-/* While it is mounted: flushed and held (on), or let go again. Nothing to do when there is none. */
-int disk_settle(int fsfd, bool on, struct den_err *err);
+/* While it is mounted. Nothing to do when there is none. */
+int disk_settle(int fsfd, enum wall_settle how, struct den_err *err);
 /* Mounts it, detached, with uN and wN for each tree; returns the descriptor. Needs root. */
 int disk_mount(const struct plan *p, struct den_err *err);

@@ -193,10 +193,10 @@ int wall_as_box_root(int (*fn)(void *arg, struct den_err *err), void *arg, struc
 	struct plan p = { .ids = wall_ids(NULL) };
 	auto_fd go_r = -1, go_w = -1, back_r = -1, back_w = -1;
 	struct den_err theirs;
-	int fds[2], status = 0;
+	int fds[2], status = 0, ended = 0;
 	pid_t pid;
 
-	if (p.ids != IDS_SHIFTED)
+	if (geteuid() == 0)
 		return fn(arg, err);
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return den_fail_sys(err, errno, "pipe");
@@ -220,8 +220,10 @@ int wall_as_box_root(int (*fn)(void *arg, struct den_err *err), void *arg, struc
 		*err = theirs;
 		status = -1;
 	}
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+	while (waitpid(pid, &ended, 0) < 0 && errno == EINTR)
 		;
+	if (status == 0 && ended)
+		return den_fail(err, DEN_INTERNAL, 0, "the process that did it was killed");
 	return status;
 }
 
