@@ -77,7 +77,8 @@ static void paths(const char *text)
 	if (strlen(pattern) < 300 && strlen(text) < 2000)
 		(void)path_match(pattern, nl ? nl + 1 : "x/y");
 	if (clean)
-		check(clean[0] != '/' && strcmp(clean, "..") && strncmp(clean, "../", 3) && !strstr(clean, "/../"));
+		check(clean[0] != '/' && strcmp(clean, "..") && strncmp(clean, "../", 3) &&
+			!strstr(clean, "/../"));
 	if (strlen(text) < 4000 && ignore_parse(text, &g, NULL) == 0) {
 		(void)ignore_has(&g, "a/b/c");
 		ignore_free(&g);

@@ -31,7 +31,8 @@ static void documents(const char *text, size_t n)
 
 	if (oci_index_parse(text, n, &index, &err) == 0) {
 		for (size_t i = 0; i < index.n; i++)
-			check(strlen(index.list[i].digest.s) == 71 && !strchr(index.list[i].digest.s, '/'));
+			check(strlen(index.list[i].digest.s) == 71 &&
+				!strchr(index.list[i].digest.s, '/'));
 		oci_index_free(&index);
 	}
 	if (oci_manifest_parse(text, n, &m, &err) == 0) {
@@ -39,7 +40,8 @@ static void documents(const char *text, size_t n)
 		oci_manifest_free(&m);
 	}
 	if (oci_config_parse(text, n, false, &c, &err) == 0) {
-		check(strv_len(c.diff_ids) <= OCI_LAYERS_MAX && (!c.workdir || c.workdir[0] == '/'));
+		check(strv_len(c.diff_ids) <= OCI_LAYERS_MAX &&
+			(!c.workdir || c.workdir[0] == '/'));
 		for (char **e = c.env; e && *e; e++)
 			check(strchr(*e, '=') > *e);
 		oci_config_free(&c);
@@ -89,7 +91,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	documents((const char *)data, n);
 	/* a child each time would make it slow: compressed input is for the unit tests */
-	if (n >= 512 && memcmp(data, "\x1f\x8b", 2) && memcmp(data, "\xfd" "7zXZ", 5) && memcmp(data, "\x28\xb5\x2f\xfd", 4))
+	if (n >= 512 && memcmp(data, "\x1f\x8b", 2) &&
+		memcmp(data,
+			"\xfd"
+			"7zXZ",
+			5) &&
+		memcmp(data, "\x28\xb5\x2f\xfd", 4))
 		archive(data, n);
 	return 0;
 }

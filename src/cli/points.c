@@ -81,7 +81,8 @@ static const struct den_checkpoint *find_tag(const struct points *p, const char 
 	return NULL;
 }
 
-const struct den_checkpoint *points_find(const struct points *p, const char *ref, struct den_err *err)
+const struct den_checkpoint *points_find(
+	const struct points *p, const char *ref, struct den_err *err)
 {
 	const struct den_checkpoint *c = NULL;
 	struct den_err bad;
@@ -105,7 +106,8 @@ const struct den_checkpoint *points_find(const struct points *p, const char *ref
 			"'now' is no checkpoint yet; 'den checkpoint' makes one of it");
 	else if (!c)
 		den_fail(err, DEN_NOT_FOUND, 0,
-			"this box has no checkpoint '%.60s'; 'den log' shows them", ref ? ref : "head");
+			"this box has no checkpoint '%.60s'; 'den log' shows them",
+			ref ? ref : "head");
 	return c;
 }
 
@@ -272,9 +274,10 @@ void change_json(struct json *j, const char *key, const struct den_change *c)
 int history_fail(const struct args *a, const struct den_err *err)
 {
 	return cli_fail(a, err,
-		err->code == DEN_UNSUPPORTED ? "a box keeps one when it is made with 'den create', or with "
-					       "'den run --rm=false'"
-					     : NULL);
+		err->code == DEN_UNSUPPORTED
+			? "a box keeps one when it is made with 'den create', or with "
+			  "'den run --rm=false'"
+			: NULL);
 }
 
 int rollback_tell(const struct args *a, struct den_box *box, uint64_t before)

@@ -1,7 +1,7 @@
 /*
  * Which checkpoint broke it? Binary search over the line of checkpoints between one where a command
- * works and one where it does not, each tried in a fork of its own. Signals are held back from before a
- * fork is made until it is deleted, so none stays.
+ * works and one where it does not, each tried in a fork of its own. Signals are held back from
+ * before a fork is made until it is deleted, so none stays.
  */
 #include <errno.h>
 #include <poll.h>
@@ -68,8 +68,8 @@ static void on_output(struct den_exec *e, int stream, const void *data, size_t n
 		(void)fd_write_all(STDERR_FILENO, data, n, NULL);
 }
 
-static void on_ended(struct den_exec *e, const struct den_exec_result *result, const struct den_err *err,
-	void *user)
+static void on_ended(struct den_exec *e, const struct den_exec_result *result,
+	const struct den_err *err, void *user)
 {
 	struct trial *t = user;
 
@@ -150,7 +150,10 @@ static int try_at(struct bisect *b, size_t i, struct den_err *err)
 	s->verdict = status == 0 ? GOOD : status == STATUS_SKIP ? SKIP : BAD;
 	point_brief(&brief, s->at);
 	cli_note(b->args, "checkpoint %s: %s [%d]", buf_str(&brief),
-		s->verdict == GOOD ? "good" : s->verdict == SKIP ? "skipped" : "bad", status);
+		s->verdict == GOOD   ? "good"
+		: s->verdict == SKIP ? "skipped"
+				     : "bad",
+		status);
 	return 0;
 }
 
@@ -169,10 +172,12 @@ static int make_line(struct bisect *b, struct den_err *err)
 		c = c == from ? NULL : points_number(&b->points, c->parent))
 		b->line[b->n++].at = c;
 	if (b->line[b->n - 1].at != from)
-		return den_fail(err, DEN_INVALID, 0, "checkpoint %llu is not on the way to %llu; 'den log' shows it",
+		return den_fail(err, DEN_INVALID, 0,
+			"checkpoint %llu is not on the way to %llu; 'den log' shows it",
 			(unsigned long long)from->number, (unsigned long long)to->number);
 	if (b->n < 2)
-		return den_fail(err, DEN_INVALID, 0, "there is nothing between checkpoint %llu and itself",
+		return den_fail(err, DEN_INVALID, 0,
+			"there is nothing between checkpoint %llu and itself",
 			(unsigned long long)from->number);
 	for (size_t i = 0; i < b->n / 2; i++) {
 		struct step other = b->line[i];
@@ -189,13 +194,15 @@ static int check_ends(struct bisect *b, struct den_err *err)
 	if (try_at(b, b->bad, err) < 0)
 		return -1;
 	if (b->line[b->bad].verdict != BAD)
-		return den_fail(err, DEN_INVALID, 0, "the command %s at checkpoint %llu, where it should not work",
+		return den_fail(err, DEN_INVALID, 0,
+			"the command %s at checkpoint %llu, where it should not work",
 			b->line[b->bad].verdict == GOOD ? "works" : "cannot tell",
 			(unsigned long long)b->line[b->bad].at->number);
 	if (try_at(b, b->good, err) < 0)
 		return -1;
 	if (b->line[b->good].verdict != GOOD)
-		return den_fail(err, DEN_INVALID, 0, "the command %s at checkpoint %llu, where it should work",
+		return den_fail(err, DEN_INVALID, 0,
+			"the command %s at checkpoint %llu, where it should work",
 			b->line[b->good].verdict == BAD ? "does not work" : "cannot tell",
 			(unsigned long long)b->line[b->good].at->number);
 	return 0;
@@ -223,8 +230,9 @@ static int search(struct bisect *b, struct den_err *err)
 	if (check_ends(b, err) < 0)
 		return -1;
 	while ((i = next_try(b))) {
-		cli_note(b->args, "%zu checkpoint%s between %llu and %llu left", b->bad - b->good - 1,
-			b->bad - b->good == 2 ? "" : "s", (unsigned long long)b->line[b->good].at->number,
+		cli_note(b->args, "%zu checkpoint%s between %llu and %llu left",
+			b->bad - b->good - 1, b->bad - b->good == 2 ? "" : "s",
+			(unsigned long long)b->line[b->good].at->number,
 			(unsigned long long)b->line[b->bad].at->number);
 		if (try_at(b, i, err) < 0)
 			return -1;
@@ -271,8 +279,9 @@ static int print_found(struct bisect *b, const char *box)
 	point_brief(&out, b->line[b->bad].at);
 	buf_addstr(&out, "\n");
 	status = cli_print(b->args, &out);
-	cli_note(b->args, "what it changed: den show %s@%llu; back to before it: den rollback %s %llu", box, number,
-		box, (unsigned long long)b->line[b->good].at->number);
+	cli_note(b->args,
+		"what it changed: den show %s@%llu; back to before it: den rollback %s %llu", box,
+		number, box, (unsigned long long)b->line[b->good].at->number);
 	return status;
 }
 
@@ -292,7 +301,8 @@ static int answer(struct bisect *b)
 		return print_found(b, b->args->words[0]);
 	for (size_t i = b->good + 1; i <= b->bad; i++)
 		buf_addf(&list, " %llu", (unsigned long long)b->line[i].at->number);
-	den_fail(&err, DEN_NOT_FOUND, 0, "the command could not tell for some; the first bad one is one of%.120s",
+	den_fail(&err, DEN_NOT_FOUND, 0,
+		"the command could not tell for some; the first bad one is one of%.120s",
 		buf_str(&list));
 	return cli_fail(b->args, &err, NULL);
 }
@@ -319,8 +329,12 @@ static int bisect_run(struct bisect *b, struct den_err *err)
 	sigset_t old;
 	int r;
 
-	b->opt = (struct den_exec_opt){ .size = sizeof(b->opt), .argv = (const char *const *)(a->words + 1),
-		.env = (const char *const *)b->env, .cwd = a->workdir, .user = a->user, .timeout_ms = a->timeout,
+	b->opt = (struct den_exec_opt){ .size = sizeof(b->opt),
+		.argv = (const char *const *)(a->words + 1),
+		.env = (const char *const *)b->env,
+		.cwd = a->workdir,
+		.user = a->user,
+		.timeout_ms = a->timeout,
 		.flags = DEN_EXEC_KILL_ON_CLOSE };
 	if (points_read(b->box, &b->points, err) < 0 || make_line(b, err) < 0)
 		return -1;

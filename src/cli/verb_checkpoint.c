@@ -5,7 +5,8 @@
 #include "verbs.h"
 
 static const struct option_def checkpoint_options[] = {
-	{ "message", 'm', OPT_TEXT, offsetof(struct args, message), "TEXT", "what it is, for den log" },
+	{ "message", 'm', OPT_TEXT, offsetof(struct args, message), "TEXT",
+		"what it is, for den log" },
 	{ "tag", 0, OPT_TEXT, offsetof(struct args, tag), "NAME",
 		"name it; a checkpoint with a name is never thinned out" },
 	{ 0 },
@@ -52,7 +53,8 @@ const struct verb verb_checkpoint = {
 		"Examples:\n"
 		"  den checkpoint web                     prints, for example, 12\n"
 		"  den checkpoint -m 'tests pass' web     with a word for 'den log'\n"
-		"  den checkpoint --tag good web          known as \"good\", and never thinned out\n"
+		"  den checkpoint --tag good web          known as \"good\", and never thinned "
+		"out\n"
 		"  den rollback web good                  back to it\n",
 	.options = { checkpoint_options },
 	.min_words = 1,

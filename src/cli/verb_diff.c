@@ -13,7 +13,8 @@ static const struct option_def diff_options[] = {
 	{ "text", 0, OPT_FLAG, offsetof(struct args, text), NULL, "line by line, as diff -u",
 		"tar name-only json" },
 	{ "tar", 0, OPT_FLAG, offsetof(struct args, tar), NULL,
-		"the changes themselves, as an archive on standard output", "name-only json exit-code" },
+		"the changes themselves, as an archive on standard output",
+		"name-only json exit-code" },
 	{ "name-only", 0, OPT_FLAG, offsetof(struct args, name_only), NULL, "paths alone", "json" },
 	{ "exit-code", 0, OPT_FLAG, offsetof(struct args, exit_code), NULL,
 		"leave with 1 when there are changes; with --quiet print nothing" },
@@ -103,7 +104,8 @@ static int diff(const struct args *a)
 	auto_session s = { 0 };
 	struct diff d = { .args = a, .safe = a->text && isatty(STDOUT_FILENO) };
 	struct den_err err = { 0 };
-	const char *from = a->n_words > 1 ? a->words[1] : NULL, *to = a->n_words > 2 ? a->words[2] : NULL;
+	const char *from = a->n_words > 1 ? a->words[1] : NULL,
+		   *to = a->n_words > 2 ? a->words[2] : NULL;
 	int r, status;
 
 	if (a->tar && isatty(STDOUT_FILENO)) {
@@ -136,7 +138,8 @@ const struct verb verb_diff = {
 	.help = "From its beginning to now, or between two checkpoints (see 'den log'):\n"
 		"  A  added      D  removed, with all that was below\n"
 		"  M  changed    m  only what is said: mode, owner, xattr\n"
-		"With --json one object a line. With --tar an archive (a layer: a file \".wh.NAME\"\n"
+		"With --json one object a line. With --tar an archive (a layer: a file "
+		"\".wh.NAME\"\n"
 		"stands for NAME removed) that tar can unpack elsewhere.\n"
 		"\n"
 		"Examples:\n"

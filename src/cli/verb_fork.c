@@ -12,7 +12,8 @@
 static const struct option_def fork_options[] = {
 	{ "name", 'n', OPT_TEXT, offsetof(struct args, name), "NAME",
 		"name the new box; several are NAME-1, NAME-2 and so on" },
-	{ "count", 'c', OPT_COUNT, offsetof(struct args, count), "N", "make N of them (default: 1)" },
+	{ "count", 'c', OPT_COUNT, offsetof(struct args, count), "N",
+		"make N of them (default: 1)" },
 	{ 0 },
 };
 
@@ -34,7 +35,7 @@ static int print_fork(const struct args *a, struct den_box *box)
 	return cli_print_json(a, &j);
 }
 
-/* The checkpoint that a fork began as: all that follow begin as the same, whatever runs meanwhile. */
+/* The checkpoint that a fork began as: all that follow begin as the same, whatever runs now. */
 static int same_point(struct den_box *fork, char **ref, struct den_err *err)
 {
 	auto_points p = { 0 };
@@ -49,8 +50,8 @@ static int same_point(struct den_box *fork, char **ref, struct den_err *err)
 	return 0;
 }
 
-static int fork_one(struct den_box *box, struct spot *at, const struct args *a, uint64_t i, uint64_t count,
-	struct den_err *err)
+static int fork_one(struct den_box *box, struct spot *at, const struct args *a, uint64_t i,
+	uint64_t count, struct den_err *err)
 {
 	struct den_box *made = NULL;
 	auto_buf name = { 0 };

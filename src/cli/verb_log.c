@@ -1,6 +1,6 @@
 /*
- * The tree of checkpoints, newest first, one line each. The line of the present is the leftmost; others
- * stand right of it and end where they left it:
+ * The tree of checkpoints, newest first, one line each. The line of the present is the leftmost;
+ * others stand right of it and end where they left it:
  *
  *     * 5
  *     * 4
@@ -98,7 +98,8 @@ static void what_cell(struct table *t, const struct den_checkpoint *c)
 static void log_table(struct buf *out, const struct points *p, size_t limit)
 {
 	static const char *const heads[] = { "", ">N", ">AGE", ">TURN", "KIND", "WHAT" };
-	static const char *const heads_size[] = { "", ">N", ">AGE", ">TURN", "KIND", ">SIZE", "WHAT" };
+	static const char *const heads_size[] = { "", ">N", ">AGE", ">TURN", "KIND", ">SIZE",
+		"WHAT" };
 	const struct den_checkpoint *head = points_head(p);
 	struct graph g = { mem_zalloc(sizeof(*g.col)), 1 };
 	auto_table t = { .cols = ARRAY_SIZE(heads), .heads = heads };
@@ -164,7 +165,8 @@ const struct verb verb_log = {
 		"leftmost, and \"head\" is the checkpoint that the present began as. A turn is a\n"
 		"command or file operation. With --quiet only the numbers.\n"
 		"\n"
-		"Other verbs take a checkpoint by its number, its tag, as \"head\", as \"~2\" (two\n"
+		"Other verbs take a checkpoint by its number, its tag, as \"head\", as \"~2\" "
+		"(two\n"
 		"before head), or as \"base\" (the beginning).\n"
 		"\n"
 		"Examples:\n"

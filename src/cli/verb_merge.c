@@ -12,7 +12,8 @@ static const struct option_def merge_options[] = {
 		"the box to bring it into (default: the one that it was forked from)" },
 	{ "ours", 0, OPT_FLAG, offsetof(struct args, ours), NULL,
 		"where both changed the same, that box's version stays", "theirs" },
-	{ "theirs", 0, OPT_FLAG, offsetof(struct args, theirs), NULL, "the fork's version is taken" },
+	{ "theirs", 0, OPT_FLAG, offsetof(struct args, theirs), NULL,
+		"the fork's version is taken" },
 	{ "path", 0, OPT_LIST, offsetof(struct args, paths), "PATH=ours|theirs",
 		"the same for a path and all below; may be repeated" },
 	{ 0 },
@@ -55,7 +56,8 @@ static int make_rules(struct merge *m, struct den_err *err)
 		if (a->paths[i][0] != '/' || (!theirs && !(eq && !strcmp(eq, "=ours"))))
 			return den_fail(err, DEN_INVALID, 0,
 				"--path: '%.80s'; write it like --path=/etc/passwd=theirs or "
-				"--path=/srv=ours", a->paths[i]);
+				"--path=/srv=ours",
+				a->paths[i]);
 		strv_addn(&m->paths, a->paths[i], (size_t)(eq - a->paths[i]));
 		m->rules[m->n_rules++].theirs = theirs;
 	}
@@ -75,7 +77,8 @@ static int find_origin(struct merge *m, struct den_box *fork, struct den_err *er
 	origin = points_origin(&p);
 	if (!origin)
 		return den_fail(err, DEN_INVALID, 0,
-			"'%.60s' was not forked from a box; say which one with --into BOX", m->args->words[0]);
+			"'%.60s' was not forked from a box; say which one with --into BOX",
+			m->args->words[0]);
 	m->into = mem_strndup(origin, strcspn(origin, "@"));
 	return 0;
 }
@@ -142,8 +145,8 @@ static int print_done(struct merge *m, const struct den_merge_result *r)
 		buf_addf(&out, "nothing to bring into %s%s%s%s\n", m->into, counts.len ? " (" : "",
 			buf_str(&counts), counts.len ? ")" : "");
 	else if (!m->args->quiet)
-		buf_addf(&out, "merged into %s as checkpoint %lld: %s\nto undo this: den undo %s\n", m->into,
-			(long long)r->checkpoint, buf_str(&counts), m->into);
+		buf_addf(&out, "merged into %s as checkpoint %lld: %s\nto undo this: den undo %s\n",
+			m->into, (long long)r->checkpoint, buf_str(&counts), m->into);
 	return cli_print(m->args, &out);
 }
 
@@ -233,7 +236,8 @@ const struct verb verb_merge = {
 		"Examples:\n"
 		"  den merge try                                into the box that try came from\n"
 		"  den merge --into web try                     into another that shares its past\n"
-		"  den merge --theirs try                       the fork is right where they differ\n"
+		"  den merge --theirs try                       the fork is right where they "
+		"differ\n"
 		"  den merge --ours --path=/srv/app=theirs try  only in /srv/app\n",
 	.options = { merge_options },
 	.min_words = 1,

@@ -66,7 +66,8 @@ static int pool(const struct args *a)
 	}
 	if (cli_open(a, &s.den, &err) < 0 || den_pool(s.den, a->kind, a->size, &p, &err) < 0)
 		return cli_fail(a, &err,
-			err.code == DEN_UNSUPPORTED ? "'den doctor' tells what this machine lacks" : NULL);
+			err.code == DEN_UNSUPPORTED ? "'den doctor' tells what this machine lacks"
+						    : NULL);
 	if (a->json) {
 		pool_json(&j, &p);
 		return cli_print_json(a, &j);
@@ -79,7 +80,8 @@ const struct verb verb_pool = {
 	.name = "pool",
 	.summary = "tell where the files of boxes are kept, and what that costs",
 	.help = "The pool holds what boxes changed, and their checkpoints. It is made with the\n"
-		"first box that has a history: on btrfs where that can be (the state directory, or\n"
+		"first box that has a history: on btrfs where that can be (the state directory, "
+		"or\n"
 		"a file that grows as it is used), where a checkpoint, fork or rollback takes the\n"
 		"same few milliseconds whatever was written; else plain, with copies. The options\n"
 		"make one if there is none; an image can be made larger later.\n"

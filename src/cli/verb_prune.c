@@ -4,11 +4,13 @@
 static const struct option_def prune_options[] = {
 	{ "keep", 0, OPT_DURATION, offsetof(struct args, keep_time), "TIME",
 		"keep all that are younger, and none that are older", "all" },
-	{ "all", 0, OPT_FLAG, offsetof(struct args, all), NULL, "keep none but those that always stay" },
+	{ "all", 0, OPT_FLAG, offsetof(struct args, all), NULL,
+		"keep none but those that always stay" },
 	{ 0 },
 };
 
-static int prune_one(struct den_box *box, const char *ref, const struct args *a, struct den_err *err)
+static int prune_one(
+	struct den_box *box, const char *ref, const struct args *a, struct den_err *err)
 {
 	struct json j = { 0 };
 	auto_buf out = { 0 };

@@ -19,7 +19,8 @@ static void point_lines(struct buf *out, const struct den_checkpoint *c)
 {
 	char text[32];
 
-	buf_addf(out, "%-9s%llu%s\n", "number", (unsigned long long)c->number, c->head ? " (head)" : "");
+	buf_addf(out, "%-9s%llu%s\n", "number", (unsigned long long)c->number,
+		c->head ? " (head)" : "");
 	if (c->parent >= 0)
 		buf_addf(out, "%-9s%lld\n", "parent", (long long)c->parent);
 	buf_addf(out, "%-9s%llu\n", "turn", (unsigned long long)c->turn);
@@ -49,8 +50,8 @@ static int on_change_json(const struct den_change *c, void *user, struct den_err
 	return 0;
 }
 
-static int changes(struct den_box *box, const struct den_checkpoint *c, den_change_fn fn, void *user,
-	struct den_err *err)
+static int changes(struct den_box *box, const struct den_checkpoint *c, den_change_fn fn,
+	void *user, struct den_err *err)
 {
 	char from[24], to[24];
 

@@ -13,8 +13,8 @@ static const struct option_def tag_options[] = {
 	{ 0 },
 };
 
-static void tag_row(const struct args *a, const struct den_checkpoint *c, const char *tag, struct json *j,
-	struct table *t)
+static void tag_row(const struct args *a, const struct den_checkpoint *c, const char *tag,
+	struct json *j, struct table *t)
 {
 	auto_buf text = { 0 };
 
@@ -83,8 +83,9 @@ static int tag(const struct args *a)
 		return status;
 	if (at.ref && (a->remove || a->n_words < 2)) {
 		den_fail(&err, DEN_INVALID, 0, "'%.60s': %s", a->words[0],
-			a->remove ? "a tag is taken away by its name alone: den tag --delete BOX NAME"
-				  : "what shall it be called? den tag BOX@CHECKPOINT NAME");
+			a->remove
+				? "a tag is taken away by its name alone: den tag --delete BOX NAME"
+				: "what shall it be called? den tag BOX@CHECKPOINT NAME");
 		return cli_fail(a, &err, NULL);
 	}
 	if (a->n_words < 2)

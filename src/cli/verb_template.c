@@ -66,9 +66,13 @@ int template_job_begin(struct template_job *j, const struct args *a)
 {
 	struct den_err err = { 0 };
 
-	*j = (struct template_job){ .args = a, .start_ns = clock_mono_ns(),
+	*j = (struct template_job){ .args = a,
+		.start_ns = clock_mono_ns(),
 		.tty = isatty(STDERR_FILENO) && !a->quiet && !a->json };
-	j->work = (struct work){ .note = on_note, .progress = on_progress, .output = on_output, .user = j,
+	j->work = (struct work){ .note = on_note,
+		.progress = on_progress,
+		.output = on_output,
+		.user = j,
 		.quiet = a->quiet };
 	if (cli_keeper && cli_keeper != forked_keeper) {
 		plain_keeper = cli_keeper;

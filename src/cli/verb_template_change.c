@@ -16,8 +16,8 @@ static const struct option_def create_options[] = {
 };
 
 /* What a box made from it gets: what this one was made with, or the options say otherwise. */
-static int create_commit(const struct args *a, struct template_job *job, struct den_box *box, const char *ref,
-	char **ret_id, struct den_err *err)
+static int create_commit(const struct args *a, struct template_job *job, struct den_box *box,
+	const char *ref, char **ret_id, struct den_err *err)
 {
 	struct den_box_info *info = NULL;
 	auto_template below = NULL;
@@ -30,7 +30,8 @@ static int create_commit(const struct args *a, struct template_job *job, struct 
 	if (env_make(a, &more, err) < 0 || den_box_info(box, &info, err) < 0)
 		return -1;
 	/* its start command comes from its own template, where there is one */
-	if (info->template_name && den_template_get(job->work.den, info->template_name, &below, NULL) == 0) {
+	if (info->template_name &&
+		den_template_get(job->work.den, info->template_name, &below, NULL) == 0) {
 		opt.entrypoint = below->entrypoint;
 		opt.cmd = below->cmd;
 		opt.config = below->config;
@@ -47,7 +48,8 @@ static int create_commit(const struct args *a, struct template_job *job, struct 
 	opt.env = (const char *const *)env;
 	opt.user = a->user ? a->user : info->user;
 	opt.workdir = a->workdir ? a->workdir : info->workdir;
-	buf_addf(&detail, "made from box %s%s%s", info->name ? info->name : info->id, ref ? "@" : "", ref ? ref : "");
+	buf_addf(&detail, "made from box %s%s%s", info->name ? info->name : info->id,
+		ref ? "@" : "", ref ? ref : "");
 	opt.detail = buf_str(&detail);
 	r = den_template_commit(box, ref, &opt, ret_id, err);
 	den_box_infos_free(info, 1);
@@ -111,7 +113,9 @@ static int template_tag(const struct args *a)
 	if (r == 0)
 		r = den_template_tag(d, a->words[0], a->words[1], &err);
 	den_close(d);
-	return r < 0 ? cli_fail(a, &err, err.code == DEN_NOT_FOUND ? "'den template ls' lists them" : NULL) : 0;
+	return r < 0 ? cli_fail(a, &err,
+			       err.code == DEN_NOT_FOUND ? "'den template ls' lists them" : NULL)
+		     : 0;
 }
 
 const struct verb verb_template_tag = {

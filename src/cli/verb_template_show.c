@@ -78,7 +78,8 @@ static int list_print(const struct args *a, const struct den_template *list, siz
 	if (a->json && !a->quiet)
 		json_open(&j, NULL, '[');
 	for (size_t i = 0; i < n && (a->json || a->quiet); i++) {
-		if (!a->all && list[i].name && !strncmp(list[i].name, BUILD_CACHE, strlen(BUILD_CACHE)))
+		if (!a->all && list[i].name &&
+			!strncmp(list[i].name, BUILD_CACHE, strlen(BUILD_CACHE)))
 			continue;
 		if (a->quiet) {
 			buf_addf(&out, "%s\n", list[i].name ? list[i].name : list[i].id);
@@ -161,7 +162,8 @@ static void template_text(struct buf *out, const struct den_template *t)
 	line(out, "name", t->name);
 	line(out, "id", t->id);
 	line(out, "stands on", t->parent);
-	for (const char *p = t->detail ? t->detail : ""; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+	for (const char *p = t->detail ? t->detail : ""; *p;
+		p += strcspn(p, "\n"), p += *p == '\n') {
 		auto_free char *part = mem_strndup(p, strcspn(p, "\n"));
 
 		line(out, "detail", part);

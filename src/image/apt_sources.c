@@ -16,12 +16,14 @@
 #define FILE_MAX (1U << 20)
 #define BLANK " \t"
 
-static void source_add(struct apt_sources *s, const char *uri, const char *suite, const char *components,
-	const char *signed_by)
+static void source_add(struct apt_sources *s, const char *uri, const char *suite,
+	const char *components, const char *signed_by)
 {
 	s->list = mem_realloc(s->list, (s->n + 1) * sizeof(*s->list));
-	s->list[s->n++] = (struct apt_source){ .uri = mem_strdup(uri), .suite = mem_strdup(suite),
-		.components = mem_strdup(components), .signed_by = signed_by ? mem_strdup(signed_by) : NULL };
+	s->list[s->n++] = (struct apt_source){ .uri = mem_strdup(uri),
+		.suite = mem_strdup(suite),
+		.components = mem_strdup(components),
+		.signed_by = signed_by ? mem_strdup(signed_by) : NULL };
 }
 
 void apt_sources_free(struct apt_sources *s)
@@ -106,10 +108,13 @@ struct stanza {
 
 static void stanza_end(struct stanza *z, struct apt_sources *s)
 {
-	struct buf *const all[] = { &z->types, &z->uris, &z->suites, &z->components, &z->signed_by, &z->enabled };
+	struct buf *const all[] = { &z->types, &z->uris, &z->suites, &z->components, &z->signed_by,
+		&z->enabled };
 	const char *key = buf_str(&z->signed_by);
-	bool on = strcasecmp(buf_str(&z->enabled), "no") && strcasecmp(buf_str(&z->enabled), "false");
-	auto_free char *uris = mem_strdup(buf_str(&z->uris)), *types = mem_strdup(buf_str(&z->types));
+	bool on =
+		strcasecmp(buf_str(&z->enabled), "no") && strcasecmp(buf_str(&z->enabled), "false");
+	auto_free char *uris = mem_strdup(buf_str(&z->uris)),
+		       *types = mem_strdup(buf_str(&z->types));
 	char *u = uris, *t = types, *uri;
 	bool deb = false;
 
@@ -135,7 +140,8 @@ static void stanza_line(struct stanza *z, char *line)
 		const char *name;
 		struct buf *field;
 	} const fields[] = { { "Types", &z->types }, { "URIs", &z->uris }, { "Suites", &z->suites },
-		{ "Components", &z->components }, { "Signed-By", &z->signed_by }, { "Enabled", &z->enabled } };
+		{ "Components", &z->components }, { "Signed-By", &z->signed_by },
+		{ "Enabled", &z->enabled } };
 	bool more = line[0] == ' ' || line[0] == '\t';
 	size_t n = strcspn(line, ":");
 	char *value = more ? line : line[n] ? line + n + 1 : line + n;
@@ -234,7 +240,8 @@ static const char *suite_rest(const char *suite, const char *own)
 char **apt_sources_lines(const struct apt_sources *s, const char *own, const char *suite)
 {
 	/* these have no suites of updates beside them */
-	bool rolling = !strcmp(suite, "sid") || !strcmp(suite, "unstable") || !strcmp(suite, "experimental");
+	bool rolling = !strcmp(suite, "sid") || !strcmp(suite, "unstable") ||
+		       !strcmp(suite, "experimental");
 	char **lines = NULL;
 
 	for (size_t i = 0; i < s->n; i++) {

@@ -102,7 +102,8 @@ static char *name_clean(const char *name)
 
 static bool starts_root(const char *name)
 {
-	static const char *const tops[] = { "etc", "usr", "bin", "sbin", "lib", "var", "dev", "proc" };
+	static const char *const tops[] = { "etc", "usr", "bin", "sbin", "lib", "var", "dev",
+		"proc" };
 	size_t n = strcspn(name, "/");
 
 	for (size_t i = 0; i < ARRAY_SIZE(tops); i++)
@@ -128,7 +129,8 @@ static bool is_wanted(const char *name)
 	if (!strncmp(name, "blobs/", 6))
 		return true;
 	if (!slash)
-		return ends_with(name, ".json") || ends_with(name, ".tar") || !strcmp(name, "oci-layout");
+		return ends_with(name, ".json") || ends_with(name, ".tar") ||
+		       !strcmp(name, "oci-layout");
 	return !strchr(slash + 1, '/') && ends_with(name, ".tar");
 }
 
@@ -152,7 +154,8 @@ static int on_entry(const struct tar_entry *e, void *user, struct den_err *err)
 		a->files = mem_realloc(a->files, a->cap * sizeof(*a->files));
 	}
 	a->open = &a->files[a->n++];
-	*a->open = (struct file){ .name = mem_take(&name), .size = e->size,
+	*a->open = (struct file){ .name = mem_take(&name),
+		.size = e->size,
 		.target = e->type == TAR_FILE ? NULL : mem_strdup(e->target),
 		.hard = e->type == TAR_HARDLINK };
 	return 0;
@@ -285,7 +288,8 @@ static int missing(const char *name, struct den_err *err)
 	return den_fail(err, DEN_INVALID, 0, "'%.100s' is missing in it", name);
 }
 
-static int dir_file(struct archive *a, const char *name, struct archive_file *ret, struct den_err *err)
+static int dir_file(
+	struct archive *a, const char *name, struct archive_file *ret, struct den_err *err)
 {
 	auto_fd fd = openat(a->fd, name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	struct stat st;
@@ -296,7 +300,9 @@ static int dir_file(struct archive *a, const char *name, struct archive_file *re
 		return den_fail_sys(err, errno, "'%.100s'", name);
 	if (!S_ISREG(st.st_mode))
 		return den_fail(err, DEN_INVALID, 0, "'%.100s' in it is no file", name);
-	*ret = (struct archive_file){ .fd = fd_take(&fd), .own = true, .size = (uint64_t)st.st_size };
+	*ret = (struct archive_file){
+		.fd = fd_take(&fd), .own = true, .size = (uint64_t)st.st_size
+	};
 	return 0;
 }
 
@@ -329,7 +335,8 @@ int archive_whole(struct archive *a, struct archive_file *ret, struct den_err *e
 	return 0;
 }
 
-int archive_text(struct archive *a, const char *name, char **ret, size_t *ret_len, struct den_err *err)
+int archive_text(
+	struct archive *a, const char *name, char **ret, size_t *ret_len, struct den_err *err)
 {
 	auto_free char *text = NULL;
 	struct archive_file f;

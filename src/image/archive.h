@@ -25,8 +25,10 @@ struct archive_file {
 	bool own;
 	uint64_t at, size;
 };
-int archive_file(struct archive *a, const char *name, struct archive_file *ret, struct den_err *err);
+int archive_file(
+	struct archive *a, const char *name, struct archive_file *ret, struct den_err *err);
 /* All of the archive itself, plain. */
 int archive_whole(struct archive *a, struct archive_file *ret, struct den_err *err);
 /* A small file; *ret has a NUL after the last byte. */
-int archive_text(struct archive *a, const char *name, char **ret, size_t *ret_len, struct den_err *err);
+int archive_text(
+	struct archive *a, const char *name, char **ret, size_t *ret_len, struct den_err *err);

@@ -17,8 +17,8 @@
 void state_free(struct state *s)
 {
 	char *const strs[] = { s->ref, s->user, s->workdir, s->stop_signal };
-	char **const strvs[] = { s->env, s->entrypoint, s->cmd, s->shell, s->labels, s->ports, s->args,
-		s->dirs };
+	char **const strvs[] = { s->env, s->entrypoint, s->cmd, s->shell, s->labels, s->ports,
+		s->args, s->dirs };
 
 	for (size_t i = 0; i < ARRAY_SIZE(strs); i++)
 		free(strs[i]);
@@ -53,10 +53,16 @@ static void texts_set(char ***field, char **value)
 static struct state state_copy(const struct state *s)
 {
 	return (struct state){ .ref = mem_strdup(s->ref),
-		.user = dup_or_null(s->user), .workdir = dup_or_null(s->workdir),
-		.stop_signal = dup_or_null(s->stop_signal), .env = copy_of(s->env),
-		.entrypoint = copy_of(s->entrypoint), .cmd = copy_of(s->cmd), .shell = copy_of(s->shell),
-		.labels = copy_of(s->labels), .ports = copy_of(s->ports), .dirs = copy_of(s->dirs) };
+		.user = dup_or_null(s->user),
+		.workdir = dup_or_null(s->workdir),
+		.stop_signal = dup_or_null(s->stop_signal),
+		.env = copy_of(s->env),
+		.entrypoint = copy_of(s->entrypoint),
+		.cmd = copy_of(s->cmd),
+		.shell = copy_of(s->shell),
+		.labels = copy_of(s->labels),
+		.ports = copy_of(s->ports),
+		.dirs = copy_of(s->dirs) };
 }
 
 /* ---- variables ------------------------------------------------------------------------------- */
@@ -70,7 +76,8 @@ static const char *stage_lookup(const char *name, void *user)
 	return v ? v : strv_env_get(s->args, name);
 }
 
-int build_expand(const struct build *b, const struct state *s, const char *text, char **ret, struct den_err *err)
+int build_expand(const struct build *b, const struct state *s, const char *text, char **ret,
+	struct den_err *err)
 {
 	return df_expand(text, b->file.escape, stage_lookup, (void *)s, ret, err);
 }
@@ -95,7 +102,8 @@ static const char *arg_given(const struct build *b, const char *name)
 }
 
 /* global: before the first FROM, where there is no stage yet. */
-static int step_arg(struct build *b, struct state *s, const struct df_step *step, bool global, struct den_err *err)
+static int step_arg(struct build *b, struct state *s, const struct df_step *step, bool global,
+	struct den_err *err)
 {
 	auto_strv names = NULL;
 	auto_strv values = NULL;
@@ -136,7 +144,8 @@ static int step_pairs(struct build *b, struct state *s, const struct df_step *st
 	for (size_t i = 0; names && names[i]; i++) {
 		auto_free char *name = NULL, *value = NULL, *pair = NULL;
 
-		if (build_expand(b, s, names[i], &name, err) < 0 || build_expand(b, s, values[i], &value, err) < 0)
+		if (build_expand(b, s, names[i], &name, err) < 0 ||
+			build_expand(b, s, values[i], &value, err) < 0)
 			return -1;
 		if (!*name || asprintf(&pair, "%s=%s", name, value) < 0)
 			return den_fail(err, DEN_INVALID, 0, "a name is empty");
@@ -163,7 +172,8 @@ char *build_path(const struct state *s, const char *path)
 	return full;
 }
 
-static int step_workdir(struct build *b, struct state *s, const struct df_step *step, struct den_err *err)
+static int step_workdir(
+	struct build *b, struct state *s, const struct df_step *step, struct den_err *err)
 {
 	auto_free char *path = NULL;
 
@@ -177,7 +187,8 @@ static int step_workdir(struct build *b, struct state *s, const struct df_step *
 	return 0;
 }
 
-static int step_text(struct build *b, struct state *s, const struct df_step *step, char **field, struct den_err *err)
+static int step_text(struct build *b, struct state *s, const struct df_step *step, char **field,
+	struct den_err *err)
 {
 	char *value;
 
@@ -191,12 +202,14 @@ static int step_text(struct build *b, struct state *s, const struct df_step *ste
 	return 0;
 }
 
-static int step_expose(struct build *b, struct state *s, const struct df_step *step, struct den_err *err)
+static int step_expose(
+	struct build *b, struct state *s, const struct df_step *step, struct den_err *err)
 {
 	auto_strv words = NULL;
 	auto_free char *text = NULL;
 
-	if (build_expand(b, s, step->text, &text, err) < 0 || df_words(text, b->file.escape, &words, err) < 0)
+	if (build_expand(b, s, step->text, &text, err) < 0 ||
+		df_words(text, b->file.escape, &words, err) < 0)
 		return -1;
 	for (char **w = words; w && *w; w++) {
 		size_t n = strspn(*w, "0123456789-");
@@ -204,7 +217,8 @@ static int step_expose(struct build *b, struct state *s, const struct df_step *s
 
 		if (!n || (strcmp(*w + n, "") && strcmp(*w + n, "/tcp") && strcmp(*w + n, "/udp") &&
 				  strcmp(*w + n, "/sctp")))
-			return den_fail(err, DEN_INVALID, 0, "'%.40s' is no port; write it like 80 or 53/udp", *w);
+			return den_fail(err, DEN_INVALID, 0,
+				"'%.40s' is no port; write it like 80 or 53/udp", *w);
 		if (asprintf(&port, "%s%s", *w, (*w)[n] ? "" : "/tcp") >= 0)
 			strv_add(&s->ports, port);
 	}
@@ -285,7 +299,8 @@ static int dirs_make(struct state *s, struct den_box *box, struct den_err *err)
 	return 0;
 }
 
-static int nothing_more(struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
+static int nothing_more(
+	struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
 {
 	(void)b, (void)s, (void)box, (void)user, (void)err;
 	return 0;
@@ -310,7 +325,8 @@ int build_files(struct build *b, struct state *s, struct sha256 *key, step_fn ma
 		if (!b->opt->no_cache && err->code != DEN_NOT_FOUND)
 			return -1;
 		if (work_box(b->w, s->ref, &box, err) < 0 || dirs_make(s, box, err) < 0 ||
-			make(b, s, box, user, err) < 0 || den_template_commit(box, NULL, &opt, &id, err) < 0)
+			make(b, s, box, user, err) < 0 ||
+			den_template_commit(box, NULL, &opt, &id, err) < 0)
 			return -1;
 	}
 	text_set(&s->ref, id);
@@ -321,8 +337,8 @@ int build_files(struct build *b, struct state *s, struct sha256 *key, step_fn ma
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 /* "image AS name" */
-static int from_parse(const struct build *b, const struct df_step *step, char **ret_image, char **ret_name,
-	struct den_err *err)
+static int from_parse(const struct build *b, const struct df_step *step, char **ret_image,
+	char **ret_name, struct den_err *err)
 {
 	struct state globals = { .args = b->args };
 	auto_strv words = NULL;
@@ -334,13 +350,14 @@ static int from_parse(const struct build *b, const struct df_step *step, char **
 		return -1;
 	n = strv_len(words);
 	if (n != 1 && (n != 3 || strcasecmp(words[1], "AS")))
-		return den_fail(err, DEN_INVALID, 0, "it is written FROM TEMPLATE or FROM TEMPLATE AS NAME");
+		return den_fail(err, DEN_INVALID, 0,
+			"it is written FROM TEMPLATE or FROM TEMPLATE AS NAME");
 	if (platform && platform[0] != '$') {
 		if (oci_platform_parse(platform, arch, err) < 0)
 			return -1;
 		if (strcmp(arch, oci_arch()))
-			return den_fail(err, DEN_UNSUPPORTED, 0, "--platform=%.40s: this machine is linux/%s", platform,
-				oci_arch());
+			return den_fail(err, DEN_UNSUPPORTED, 0,
+				"--platform=%.40s: this machine is linux/%s", platform, oci_arch());
 	}
 	if (ret_image && build_expand(b, &globals, words[0], ret_image, err) < 0)
 		return -1;
@@ -376,7 +393,8 @@ static int template_load(struct build *b, const char *name, struct state *s, str
 		if (err->code != DEN_NOT_FOUND)
 			return -1;
 		return den_fail(err, DEN_NOT_FOUND, 0,
-			"there is no template '%.80s'; 'den template ls' lists them, 'den template pull %.80s' brings it",
+			"there is no template '%.80s'; 'den template ls' lists them, 'den template "
+			"pull %.80s' brings it",
 			name, name);
 	}
 	s->ref = mem_strdup(t->id);
@@ -392,7 +410,8 @@ static int stage_begin(struct build *b, size_t number, struct den_err *err)
 	if (from_parse(b, &b->file.steps[st->from], &image, NULL, err) < 0)
 		return -1;
 	if (!*image)
-		return den_fail(err, DEN_INVALID, 0, "no template is named, after its variables are put in");
+		return den_fail(err, DEN_INVALID, 0,
+			"no template is named, after its variables are put in");
 	other = stage_find(b, number, image, false);
 	if (other == b->n_stages)
 		return template_load(b, image, &st->state, err);
@@ -457,7 +476,8 @@ static int step_run(struct build *b, size_t stage, const struct df_step *step, s
 	case DF_HEALTHCHECK:
 		return step_left_out(b, step, "den does not watch programs");
 	case DF_MAINTAINER:
-		return step_left_out(b, step, "write LABEL org.opencontainers.image.authors=... instead");
+		return step_left_out(
+			b, step, "write LABEL org.opencontainers.image.authors=... instead");
 	case DF_ONBUILD:
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"steps for later builds are not supported; write them into those builds");
@@ -470,8 +490,8 @@ static int step_run(struct build *b, size_t stage, const struct df_step *step, s
 
 static void step_tell(struct build *b, const struct df_step *step)
 {
-	work_note(b->w, "[%u/%u] %s %.100s%s", ++b->step, b->steps, df_kind_str(step->kind), step->text,
-		strlen(step->text) > 100 ? "..." : "");
+	work_note(b->w, "[%u/%u] %s %.100s%s", ++b->step, b->steps, df_kind_str(step->kind),
+		step->text, strlen(step->text) > 100 ? "..." : "");
 }
 
 /* Directories of the last WORKDIR that no step needed. */
@@ -567,7 +587,8 @@ static void args_warn(const struct build *b)
 		for (char **u = b->used; u && *u; u++)
 			used = used || (strlen(*u) == n && !strncmp(*u, *a, n));
 		if (!used)
-			work_note(b->w, "warning: no ARG %.*s uses the --build-arg", (int)MIN(n, 60U), *a);
+			work_note(b->w, "warning: no ARG %.*s uses the --build-arg",
+				(int)MIN(n, 60U), *a);
 	}
 }
 
@@ -576,9 +597,14 @@ static int finish(struct build *b, struct state *s, char **ret_id, struct den_er
 {
 	static const char *const none[] = { NULL };
 	auto_free char *config = NULL;
-	struct den_template_opt opt = { .size = sizeof(opt), .name = b->opt->name, .detail = "made by a build",
-		.user = s->user, .workdir = s->workdir, .env = (const char *const *)s->env,
-		.entrypoint = (const char *const *)s->entrypoint, .cmd = (const char *const *)s->cmd };
+	struct den_template_opt opt = { .size = sizeof(opt),
+		.name = b->opt->name,
+		.detail = "made by a build",
+		.user = s->user,
+		.workdir = s->workdir,
+		.env = (const char *const *)s->env,
+		.entrypoint = (const char *const *)s->entrypoint,
+		.cmd = (const char *const *)s->cmd };
 	auto_den_box box = NULL;
 
 	if (config_text(s, &config, err) < 0)
@@ -597,7 +623,8 @@ static int finish(struct build *b, struct state *s, char **ret_id, struct den_er
 static int file_read(struct build *b, const char *path, struct den_err *err)
 {
 	bool in = !strcmp(path, "-");
-	auto_fd fd = in ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC);
+	auto_fd fd =
+		in ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3) : open(path, O_RDONLY | O_CLOEXEC);
 	auto_free char *text = NULL;
 	size_t n;
 
@@ -617,8 +644,8 @@ static int build_all(struct build *b, char **ret_id, struct den_err *err)
 	if (!b->opt->file && asprintf(&path, "%s/Dockerfile", b->opt->dir) < 0)
 		return den_fail(err, DEN_INTERNAL, ENOMEM, "build");
 	if (file_read(b, b->opt->file ? b->opt->file : path, err) < 0 ||
-		context_open(b->opt->dir, b->opt->file, &b->context, err) < 0 || stages_find(b, err) < 0 ||
-		target_find(b, &target, err) < 0)
+		context_open(b->opt->dir, b->opt->file, &b->context, err) < 0 ||
+		stages_find(b, err) < 0 || target_find(b, &target, err) < 0)
 		return -1;
 	for (size_t i = 0; i <= target; i++)
 		b->steps += (unsigned)(b->stages[i].end - b->stages[i].from);
@@ -628,7 +655,8 @@ static int build_all(struct build *b, char **ret_id, struct den_err *err)
 	return finish(b, &b->stages[target].state, ret_id, err);
 }
 
-int build_template(const struct work *w, const struct build_opt *opt, char **ret_id, struct den_err *err)
+int build_template(
+	const struct work *w, const struct build_opt *opt, char **ret_id, struct den_err *err)
 {
 	struct build b = { .w = w, .opt = opt, .context.fd = -1 };
 	int r = build_all(&b, ret_id, err);

@@ -17,5 +17,6 @@ struct build_opt {
 	char *const *args; /* "NAME=value", or "NAME" for the caller's own */
 	bool no_cache;
 };
-int build_template(const struct work *w, const struct build_opt *opt, char **ret_id, struct den_err *err);
+int build_template(
+	const struct work *w, const struct build_opt *opt, char **ret_id, struct den_err *err);
 #define BUILD_CACHE "cache/"

@@ -9,17 +9,20 @@
 
 static void labels_load(const json_t *config, struct state *s)
 {
-	const json_t *labels = json_object_get(config, "Labels"), *ports = json_object_get(config, "ExposedPorts");
+	const json_t *labels = json_object_get(config, "Labels"),
+		     *ports = json_object_get(config, "ExposedPorts");
 	void *i;
 
-	for (i = json_object_iter((json_t *)labels); i; i = json_object_iter_next((json_t *)labels, i)) {
+	for (i = json_object_iter((json_t *)labels); i;
+		i = json_object_iter_next((json_t *)labels, i)) {
 		const char *v = json_string_value(json_object_iter_value(i));
 		auto_free char *pair = NULL;
 
 		if (v && asprintf(&pair, "%s=%s", json_object_iter_key(i), v) >= 0)
 			strv_env_put(&s->labels, pair);
 	}
-	for (i = json_object_iter((json_t *)ports); i; i = json_object_iter_next((json_t *)ports, i))
+	for (i = json_object_iter((json_t *)ports); i;
+		i = json_object_iter_next((json_t *)ports, i))
 		strv_add(&s->ports, json_object_iter_key(i));
 }
 
@@ -91,5 +94,6 @@ int config_text(const struct state *s, char **ret, struct den_err *err)
 		(s->ports && pairs_put(c, "ExposedPorts", s->ports, err) < 0))
 		return den_wrap(err, "configuration");
 	*ret = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
-	return *ret ? 0 : den_fail(err, DEN_INTERNAL, 0, "the configuration cannot be written as JSON");
+	return *ret ? 0
+		    : den_fail(err, DEN_INTERNAL, 0, "the configuration cannot be written as JSON");
 }

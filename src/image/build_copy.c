@@ -57,8 +57,8 @@ static int to_buf(const void *data, size_t n, void *user, struct den_err *err)
 }
 
 /* "name:x:1000:1000:..." in the box's own file: field 2 is the id, field 3 of a user his group. */
-static int id_of_name(struct den_box *box, const char *file, const char *name, uint32_t *ret, uint32_t *ret_gid,
-	struct den_err *err)
+static int id_of_name(struct den_box *box, const char *file, const char *name, uint32_t *ret,
+	uint32_t *ret_gid, struct den_err *err)
 {
 	auto_buf b = { 0 };
 	size_t n = strlen(name);
@@ -70,18 +70,20 @@ static int id_of_name(struct den_box *box, const char *file, const char *name, u
 
 		if (strncmp(p, name, n) || p[n] != ':')
 			continue;
-		if (sscanf(p + n, ":%*[^:\n]:%u:%u", &id, &gid) < 1 && sscanf(p + n, "::%u:%u", &id, &gid) < 1)
+		if (sscanf(p + n, ":%*[^:\n]:%u:%u", &id, &gid) < 1 &&
+			sscanf(p + n, "::%u:%u", &id, &gid) < 1)
 			continue;
 		*ret = id;
 		if (ret_gid)
 			*ret_gid = gid;
 		return 0;
 	}
-	return den_fail(err, DEN_NOT_FOUND, 0, "--chown: there is no '%.60s' in %s of the box", name, file);
+	return den_fail(
+		err, DEN_NOT_FOUND, 0, "--chown: there is no '%.60s' in %s of the box", name, file);
 }
 
-static int id_get(struct den_box *box, const char *file, const char *text, uint32_t *ret, uint32_t *ret_gid,
-	struct den_err *err)
+static int id_get(struct den_box *box, const char *file, const char *text, uint32_t *ret,
+	uint32_t *ret_gid, struct den_err *err)
 {
 	uint64_t v;
 
@@ -122,7 +124,8 @@ static int see_type(const struct den_entry *e, void *user, struct den_err *err)
 	return 0;
 }
 
-static int is_dir(struct den_box *box, const char *path, bool *ret, bool *there, struct den_err *err)
+static int is_dir(
+	struct den_box *box, const char *path, bool *ret, bool *there, struct den_err *err)
 {
 	*ret = false;
 	*there = den_file_stat(box, path, NULL, see_type, ret, err) == 0;
@@ -151,7 +154,8 @@ static int dir_make(struct copying *c, struct den_box *box, const char *path, st
 }
 
 /* The directory to unpack in, and the file's new name (NULL: it keeps its own). */
-static int place_find(struct copying *c, struct den_box *box, char **dir, char **name, struct den_err *err)
+static int place_find(
+	struct copying *c, struct den_box *box, char **dir, char **name, struct den_err *err)
 {
 	const char *slash = strrchr(c->path, '/');
 	bool there, into = c->dest_is_dir;
@@ -162,7 +166,8 @@ static int place_find(struct copying *c, struct den_box *box, char **dir, char *
 	if (into) {
 		*dir = mem_strdup(c->path);
 	} else {
-		*dir = slash == c->path ? mem_strdup("/") : mem_strndup(c->path, (size_t)(slash - c->path));
+		*dir = slash == c->path ? mem_strdup("/")
+					: mem_strndup(c->path, (size_t)(slash - c->path));
 		*name = mem_strdup(slash + 1);
 	}
 	return dir_make(c, box, *dir, err);
@@ -172,7 +177,9 @@ static int place_find(struct copying *c, struct den_box *box, char **dir, char *
 
 static struct context_pack_opt pack_opt(const struct copying *c, const char *rename)
 {
-	return (struct context_pack_opt){ .uid = c->uid, .gid = c->gid, .mode = c->mode, .rename = rename };
+	return (struct context_pack_opt){
+		.uid = c->uid, .gid = c->gid, .mode = c->mode, .rename = rename
+	};
 }
 
 /* Reads everything once for the key. Owners are not known yet: they are in the key by name. */
@@ -192,8 +199,8 @@ static int sum_make(struct build *b, struct copying *c, struct den_err *err)
 	return n < 0 ? -1 : 0;
 }
 
-static int send_items(struct build *b, struct copying *c, const struct context_items *items, struct den_box *box,
-	const char *dir, const char *name, struct den_err *err)
+static int send_items(struct build *b, struct copying *c, const struct context_items *items,
+	struct den_box *box, const char *dir, const char *name, struct den_err *err)
 {
 	struct context_pack_opt opt = pack_opt(c, name);
 	struct context_packer *p;
@@ -207,7 +214,8 @@ static int send_items(struct build *b, struct copying *c, const struct context_i
 	return r;
 }
 
-static int copy_items(struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
+static int copy_items(
+	struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
 {
 	auto_free char *dir = NULL, *name = NULL;
 	struct copying *c = user;
@@ -222,7 +230,8 @@ static int copy_items(struct build *b, struct state *s, struct den_box *box, voi
 	if (sum_make(b, c, err) < 0)
 		return -1;
 	if (strcmp(before, c->sum))
-		return den_fail(err, DEN_CONFLICT, 0, "files changed while they were copied; build again");
+		return den_fail(
+			err, DEN_CONFLICT, 0, "files changed while they were copied; build again");
 	return 0;
 }
 
@@ -259,7 +268,8 @@ static int is_archive(const struct build *b, const char *path, bool *ret, struct
 		return -1;
 	if (decompress_new(fd_source, &fd, 0, &d, err) < 0)
 		return err->code == DEN_UNSUPPORTED ? den_wrap(err, "'%.80s'", path) : -1;
-	while (have < sizeof(head) && (n = decompress_read(head + have, sizeof(head) - have, d, NULL)) > 0)
+	while (have < sizeof(head) &&
+		(n = decompress_read(head + have, sizeof(head) - have, d, NULL)) > 0)
 		have += (size_t)n;
 	decompress_free(d);
 	*ret = have == sizeof(head) && header_is_tar(head);
@@ -269,7 +279,9 @@ static int is_archive(const struct build *b, const char *path, bool *ret, struct
 static int archive_send(struct build *b, struct copying *c, struct den_box *box, const char *path,
 	const char *dir, struct den_err *err)
 {
-	struct retar_opt opt = { .owner = c->chown != NULL, .uid = c->uid, .gid = c->gid, .mode = c->mode };
+	struct retar_opt opt = {
+		.owner = c->chown != NULL, .uid = c->uid, .gid = c->gid, .mode = c->mode
+	};
 	auto_fd fd = context_file(&b->context, path, err);
 	struct decompress *d;
 	struct retar *t;
@@ -285,7 +297,8 @@ static int archive_send(struct build *b, struct copying *c, struct den_box *box,
 }
 
 /* Archives are unpacked, all else is copied. */
-static int add_items(struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
+static int add_items(
+	struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
 {
 	struct copying *c = user;
 	struct context_items plain = { 0 }, all = c->items;
@@ -330,11 +343,14 @@ static int to_spool(const void *data, size_t n, void *user, struct den_err *err)
 }
 
 /* Out of one box, through a file, into the other: both cannot be waited for at once. */
-static int move_one(struct copying *c, struct den_box *from, struct den_box *box, const char *source, bool dir,
-	const char *into, const char *name, struct den_err *err)
+static int move_one(struct copying *c, struct den_box *from, struct den_box *box,
+	const char *source, bool dir, const char *into, const char *name, struct den_err *err)
 {
 	const struct den_file_opt out = { .size = sizeof(out), .contents = dir };
-	struct retar_opt opt = { .owner = true, .uid = c->uid, .gid = c->gid, .mode = c->mode,
+	struct retar_opt opt = { .owner = true,
+		.uid = c->uid,
+		.gid = c->gid,
+		.mode = c->mode,
 		.rename = dir ? NULL : name };
 	auto_fd fd = spool_new(err);
 	struct stretch s = { .fd = fd };
@@ -406,7 +422,8 @@ static int box_find(struct den_box *from, const char *source, char ***ret, struc
 	return 0;
 }
 
-static int copy_from(struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
+static int copy_from(
+	struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
 {
 	auto_free char *dir = NULL, *name = NULL;
 	struct copying *c = user;
@@ -427,7 +444,8 @@ static int copy_from(struct build *b, struct state *s, struct den_box *box, void
 		if (is_dir(from, found[i], &is, &there, err) < 0)
 			return -1;
 		if (!there)
-			return den_fail(err, DEN_NOT_FOUND, 0, "'%.100s' is not in --from", found[i]);
+			return den_fail(
+				err, DEN_NOT_FOUND, 0, "'%.100s' is not in --from", found[i]);
 		c->dest_is_dir = c->dest_is_dir || is || n > 1;
 	}
 	if (owner_get(c, box, err) < 0 || place_find(c, box, &dir, &name, err) < 0)
@@ -444,7 +462,8 @@ static int copy_from(struct build *b, struct state *s, struct den_box *box, void
 
 /* ---- what was written ------------------------------------------------------------------------ */
 
-static int flags_get(struct build *b, const struct df_step *step, struct copying *c, struct den_err *err)
+static int flags_get(
+	struct build *b, const struct df_step *step, struct copying *c, struct den_err *err)
 {
 	const char *chown = df_flag(step, "chown"), *chmod = df_flag(step, "chmod");
 	auto_free char *mode = NULL;
@@ -458,7 +477,8 @@ static int flags_get(struct build *b, const struct df_step *step, struct copying
 	if (build_expand(b, c->state, chmod, &mode, err) < 0)
 		return -1;
 	if (!*mode || strlen(mode) > 5 || mode[strspn(mode, "01234567")])
-		return den_fail(err, DEN_INVALID, 0, "--chmod=%.40s: write it in octal, like 0755", mode);
+		return den_fail(
+			err, DEN_INVALID, 0, "--chmod=%.40s: write it in octal, like 0755", mode);
 	for (const char *p = mode; *p; p++)
 		v = v * 8 + (uint64_t)(*p - '0');
 	c->mode = (int)(v & 07777);
@@ -467,8 +487,9 @@ static int flags_get(struct build *b, const struct df_step *step, struct copying
 
 static bool is_url(const char *s)
 {
-	return !strncmp(s, "http://", 7) || !strncmp(s, "https://", 8) || !strncmp(s, "ftp://", 6) ||
-		!strncmp(s, "git@", 4) || !strncmp(s, "git://", 6) || !strncmp(s, "ssh://", 6);
+	return !strncmp(s, "http://", 7) || !strncmp(s, "https://", 8) ||
+	       !strncmp(s, "ftp://", 6) || !strncmp(s, "git@", 4) || !strncmp(s, "git://", 6) ||
+	       !strncmp(s, "ssh://", 6);
 }
 
 static const struct df_heredoc *doc_find(const struct df_step *step, const char *word)
@@ -480,7 +501,8 @@ static const struct df_heredoc *doc_find(const struct df_step *step, const char 
 }
 
 /* A heredoc's text keeps its quotes: only variables are put in. */
-static int doc_add(struct build *b, struct copying *c, const struct df_heredoc *d, struct den_err *err)
+static int doc_add(
+	struct build *b, struct copying *c, const struct df_heredoc *d, struct den_err *err)
 {
 	auto_buf quoted = { 0 };
 	auto_free char *text = NULL;
@@ -500,8 +522,8 @@ static int doc_add(struct build *b, struct copying *c, const struct df_heredoc *
 	return 0;
 }
 
-static int source_add(struct build *b, const struct df_step *step, struct copying *c, const char *word,
-	struct den_err *err)
+static int source_add(struct build *b, const struct df_step *step, struct copying *c,
+	const char *word, struct den_err *err)
 {
 	const struct df_heredoc *doc = doc_find(step, word);
 	auto_free char *source = NULL;
@@ -512,14 +534,16 @@ static int source_add(struct build *b, const struct df_step *step, struct copyin
 		return -1;
 	if (is_url(source))
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"'%.80s': a build has no network, and a URL gives other bytes tomorrow; download it into the "
+			"'%.80s': a build has no network, and a URL gives other bytes tomorrow; "
+			"download it into the "
 			"directory and COPY it",
 			source);
 	strv_add(&c->sources, source);
 	return c->from ? 0 : context_find(&b->context, source, &c->items, err);
 }
 
-static int words_get(struct build *b, const struct df_step *step, struct copying *c, struct den_err *err)
+static int words_get(
+	struct build *b, const struct df_step *step, struct copying *c, struct den_err *err)
 {
 	auto_strv words = NULL;
 	size_t n;
@@ -530,7 +554,8 @@ static int words_get(struct build *b, const struct df_step *step, struct copying
 		return -1;
 	n = strv_len(words);
 	if (n < 2)
-		return den_fail(err, DEN_INVALID, 0, "it is written %s SOURCE... DESTINATION", df_kind_str(step->kind));
+		return den_fail(err, DEN_INVALID, 0, "it is written %s SOURCE... DESTINATION",
+			df_kind_str(step->kind));
 	if (build_expand(b, c->state, words[n - 1], &c->dest, err) < 0)
 		return -1;
 	for (size_t i = 0; i + 1 < n; i++)
@@ -538,8 +563,9 @@ static int words_get(struct build *b, const struct df_step *step, struct copying
 			return -1;
 	c->path = build_path(c->state, c->dest);
 	n = strlen(c->dest);
-	c->dest_is_dir = c->items.n > 1 || strv_len(c->sources) > 1 || !n || c->dest[n - 1] == '/' ||
-		!strcmp(c->dest, ".") || (n > 1 && !strcmp(c->dest + n - 2, "/.")) || !strcmp(c->path, "/");
+	c->dest_is_dir = c->items.n > 1 || strv_len(c->sources) > 1 || !n ||
+			 c->dest[n - 1] == '/' || !strcmp(c->dest, ".") ||
+			 (n > 1 && !strcmp(c->dest + n - 2, "/.")) || !strcmp(c->path, "/");
 	for (size_t i = 0; i < c->items.n; i++)
 		c->dest_is_dir = c->dest_is_dir || c->items.list[i].dir;
 	return 0;
@@ -570,10 +596,14 @@ static int copy_step(struct build *b, size_t stage, const struct df_step *step, 
 	key_text(&key, c->chown);
 	key_text(&key, mode);
 	return build_files(b, c->state, &key,
-		c->from ? copy_from : step->kind == DF_ADD ? add_items : copy_items, c, err);
+		c->from		       ? copy_from
+		: step->kind == DF_ADD ? add_items
+				       : copy_items,
+		c, err);
 }
 
-int build_copy(struct build *b, size_t stage, struct state *s, const struct df_step *step, struct den_err *err)
+int build_copy(struct build *b, size_t stage, struct state *s, const struct df_step *step,
+	struct den_err *err)
 {
 	struct copying c = { .state = s };
 	int r = copy_step(b, stage, step, &c, err);

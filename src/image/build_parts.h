@@ -41,7 +41,8 @@ void state_free(struct state *s);
 
 /* build.c */
 /* Expands with the stage's variables. */
-int build_expand(const struct build *b, const struct state *s, const char *text, char **ret, struct den_err *err);
+int build_expand(const struct build *b, const struct state *s, const char *text, char **ret,
+	struct den_err *err);
 /* "web" or "0" is an earlier stage, which is built if it is not yet; else a template. The result is
  * what den_box_create() takes; the caller frees it. */
 int build_source(struct build *b, size_t before, const char *name, char **ret, struct den_err *err);
@@ -55,13 +56,15 @@ void key_texts(struct sha256 *k, char *const *v);
 
 /* A step that changes files, in a box of its own. make: does it; *user is its. The result replaces
  * s->ref. */
-typedef int (*step_fn)(struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err);
+typedef int (*step_fn)(
+	struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err);
 int build_files(struct build *b, struct state *s, struct sha256 *key, step_fn make, void *user,
 	struct den_err *err);
 
 /* build_run.c, build_copy.c */
 int build_run(struct build *b, struct state *s, const struct df_step *step, struct den_err *err);
-int build_copy(struct build *b, size_t stage, struct state *s, const struct df_step *step, struct den_err *err);
+int build_copy(struct build *b, size_t stage, struct state *s, const struct df_step *step,
+	struct den_err *err);
 
 /* build_config.c */
 int config_load(const struct den_template *t, struct state *s, struct den_err *err);

@@ -40,8 +40,8 @@ static void on_output(struct den_exec *e, int stream, const void *data, size_t n
 		buf_consume(&r->tail, r->tail.len - TAIL_MAX);
 }
 
-static void on_ended(struct den_exec *e, const struct den_exec_result *result, const struct den_err *err,
-	void *user)
+static void on_ended(struct den_exec *e, const struct den_exec_result *result,
+	const struct den_err *err, void *user)
 {
 	struct running *r = user;
 
@@ -60,7 +60,8 @@ static const struct den_exec_ops run_ops = { .output = on_output, .ended = on_en
 static int wait_for(struct running *r, struct den_box *box, struct den_exec *e, struct den_err *err)
 {
 	while (!r->ended) {
-		struct pollfd p[2] = { { den_poll_fd(box), POLLIN, 0 }, { interrupt_fd(), POLLIN, 0 } };
+		struct pollfd p[2] = { { den_poll_fd(box), POLLIN, 0 },
+			{ interrupt_fd(), POLLIN, 0 } };
 
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			return den_fail_sys(err, errno, "poll");
@@ -85,8 +86,8 @@ static int verdict(struct running *r, struct den_err *err)
 	if (r->tail.len && r->w->output)
 		r->w->output(r->tail.p, r->tail.len, r->w->user);
 	return den_fail(err, DEN_CONFLICT, 0, "the command ended with %s %d%s%s",
-		r->result.exited ? "status" : "signal", r->result.status, r->result.reason[0] ? ", limit: " : "",
-		r->result.reason);
+		r->result.exited ? "status" : "signal", r->result.status,
+		r->result.reason[0] ? ", limit: " : "", r->result.reason);
 }
 
 struct text_source {
@@ -114,12 +115,16 @@ static int script_put(struct den_box *box, const char *text, struct den_err *err
 	return den_file_write(box, script_path, &opt, text_read, &t, err);
 }
 
-static int run_in_box(struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
+static int run_in_box(
+	struct build *b, struct state *s, struct den_box *box, void *user, struct den_err *err)
 {
 	struct running *r = user;
-	struct den_exec_opt opt = { .size = sizeof(opt), .argv = (const char *const *)r->argv,
-		.env = (const char *const *)r->env, .cwd = s->workdir ? s->workdir : "/",
-		.user = s->user ? s->user : "0", .flags = DEN_EXEC_KILL_ON_CLOSE };
+	struct den_exec_opt opt = { .size = sizeof(opt),
+		.argv = (const char *const *)r->argv,
+		.env = (const char *const *)r->env,
+		.cwd = s->workdir ? s->workdir : "/",
+		.user = s->user ? s->user : "0",
+		.flags = DEN_EXEC_KILL_ON_CLOSE };
 	struct den_exec *e;
 	int status;
 
@@ -174,7 +179,8 @@ int build_run(struct build *b, struct state *s, const struct df_step *step, stru
 	int status;
 
 	if (net && strcmp(net, "none") && strcmp(net, "default"))
-		return den_fail(err, DEN_UNSUPPORTED, 0, "--network=%.40s: a build has no network", net);
+		return den_fail(
+			err, DEN_UNSUPPORTED, 0, "--network=%.40s: a build has no network", net);
 	command_make(s, step, &r);
 	/* ARG is seen by commands, and ENV goes over it */
 	r.env = strv_copy((const char *const *)s->args);

@@ -26,7 +26,8 @@ static int ignore_read(struct context *c, int fd, const char *name, struct den_e
 {
 	auto_free char *text = NULL;
 
-	if (fd_read_all(fd, IGNORE_MAX, &text, NULL, err) < 0 || ignore_parse(text, &c->ignore, err) < 0)
+	if (fd_read_all(fd, IGNORE_MAX, &text, NULL, err) < 0 ||
+		ignore_parse(text, &c->ignore, err) < 0)
 		return den_wrap(err, "%.100s", name);
 	return 0;
 }
@@ -109,15 +110,18 @@ static unsigned parts_of(const char *path)
 }
 
 /* What a link that is named itself stands for. */
-static int link_stat(const struct context *c, const char *path, struct stat *ret, struct den_err *err)
+static int link_stat(
+	const struct context *c, const char *path, struct stat *ret, struct den_err *err)
 {
 	auto_fd fd = open_inside(c, path, O_PATH);
 
 	if (fd < 0 && errno == EXDEV)
-		return den_fail(err, DEN_DENIED, 0, "'%.100s' leads, by a link, out of the directory that is copied from",
+		return den_fail(err, DEN_DENIED, 0,
+			"'%.100s' leads, by a link, out of the directory that is copied from",
 			path);
 	if (fd < 0 || fstat(fd, ret) < 0)
-		return den_fail_sys(err, errno, "'%.100s' in the directory that is copied from", path);
+		return den_fail_sys(
+			err, errno, "'%.100s' in the directory that is copied from", path);
 	return 0;
 }
 
@@ -129,7 +133,8 @@ static int find_pattern(const struct context *c, const char *pattern, struct con
 	size_t before = add->n;
 	int r;
 
-	if (walk_new(openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), parts_of(pattern), 0, &w, err) < 0)
+	if (walk_new(openat(c->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), parts_of(pattern), 0,
+		    &w, err) < 0)
 		return -1;
 	while ((r = walk_next(w, &e, err)) > 0) {
 		if (ignore_has(&c->ignore, e.path)) {
@@ -148,26 +153,31 @@ static int find_pattern(const struct context *c, const char *pattern, struct con
 	}
 	walk_free(w);
 	if (r == 0 && add->n == before)
-		return den_fail(err, DEN_NOT_FOUND, 0, "nothing in the directory matches '%.100s'", pattern);
+		return den_fail(err, DEN_NOT_FOUND, 0, "nothing in the directory matches '%.100s'",
+			pattern);
 	return r;
 }
 
-int context_find(const struct context *c, const char *source, struct context_items *add, struct den_err *err)
+int context_find(
+	const struct context *c, const char *source, struct context_items *add, struct den_err *err)
 {
 	auto_free char *path = path_clean(source);
 	struct stat st;
 
 	if (!path)
-		return den_fail(err, DEN_DENIED, 0, "'%.100s' leads out of the directory that is copied from", source);
+		return den_fail(err, DEN_DENIED, 0,
+			"'%.100s' leads out of the directory that is copied from", source);
 	if (path_is_pattern(path))
 		return find_pattern(c, path, add, err);
 	if (link_stat(c, path, &st, err) < 0)
 		return -1;
 	/* a directory that is left out may hold exceptions */
 	if (*path && ignore_has(&c->ignore, path) && !(S_ISDIR(st.st_mode) && c->ignore.exceptions))
-		return den_fail(err, DEN_NOT_FOUND, 0, "'%.100s' is left out by .dockerignore", source);
+		return den_fail(
+			err, DEN_NOT_FOUND, 0, "'%.100s' is left out by .dockerignore", source);
 	if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode))
-		return den_fail(err, DEN_INVALID, 0, "'%.100s' is neither a file nor a directory", source);
+		return den_fail(
+			err, DEN_INVALID, 0, "'%.100s' is neither a file nor a directory", source);
 	item_add(add, path, S_ISDIR(st.st_mode));
 	return 0;
 }
@@ -190,8 +200,8 @@ struct context_packer {
 	bool ended;
 };
 
-struct context_packer *context_packer_new(const struct context *c, const struct context_items *items,
-	const struct context_pack_opt *opt)
+struct context_packer *context_packer_new(const struct context *c,
+	const struct context_items *items, const struct context_pack_opt *opt)
 {
 	struct context_packer *p = mem_new(struct context_packer);
 
@@ -220,12 +230,16 @@ void context_packer_sum(struct context_packer *p, char ret[static 65])
 }
 
 /* The header, and its part of the sum: times are left out, for a fresh checkout has new ones. */
-static int entry_put(struct context_packer *p, const char *name, const struct stat *st, const char *target,
-	struct den_err *err)
+static int entry_put(struct context_packer *p, const char *name, const struct stat *st,
+	const char *target, struct den_err *err)
 {
-	struct tar_entry e = { .name = name, .target = target, .uid = p->opt.uid, .gid = p->opt.gid,
+	struct tar_entry e = { .name = name,
+		.target = target,
+		.uid = p->opt.uid,
+		.gid = p->opt.gid,
 		.mode = p->opt.mode >= 0 ? (uint32_t)p->opt.mode : st->st_mode & 07777,
-		.mtime_sec = st->st_mtim.tv_sec, .mtime_nsec = (uint32_t)st->st_mtim.tv_nsec };
+		.mtime_sec = st->st_mtim.tv_sec,
+		.mtime_nsec = (uint32_t)st->st_mtim.tv_nsec };
 	char fields[96];
 
 	e.type = target ? TAR_SYMLINK : S_ISDIR(st->st_mode) ? TAR_DIR : TAR_FILE;
@@ -261,7 +275,8 @@ static int file_put(struct context_packer *p, const char *name, int fd, struct d
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return den_fail_sys(err, errno, "'%s'", tar_show(name).s);
 	if (!S_ISREG(st.st_mode))
-		return den_fail(err, DEN_CONFLICT, 0, "'%s' changed while it was copied", tar_show(name).s);
+		return den_fail(
+			err, DEN_CONFLICT, 0, "'%s' changed while it was copied", tar_show(name).s);
 	free(p->fd_name);
 	p->fd_name = mem_strdup(name);
 	p->left = p->size = (uint64_t)st.st_size;
@@ -280,7 +295,8 @@ static int data_put(struct context_packer *p, struct den_err *err)
 	buf_reserve(&p->out, CHUNK);
 	n = read(p->fd, p->out.p + p->out.len, MIN(p->left, CHUNK));
 	if (n < 0)
-		return errno == EINTR ? 0 : den_fail_sys(err, errno, "'%s'", tar_show(p->fd_name).s);
+		return errno == EINTR ? 0
+				      : den_fail_sys(err, errno, "'%s'", tar_show(p->fd_name).s);
 	if (n == 0)
 		return den_fail(err, DEN_CONFLICT, 0, "'%s' became shorter while it was copied",
 			tar_show(p->fd_name).s);
@@ -313,10 +329,12 @@ static int walk_put(struct context_packer *p, struct den_err *err)
 		return link_put(p, &e, err);
 	if (!S_ISREG(e.st.st_mode))
 		return 0; /* sockets, pipes and devices are not for copying */
-	return file_put(p, e.path, openat(e.dirfd, e.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), err);
+	return file_put(p, e.path,
+		openat(e.dirfd, e.name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), err);
 }
 
-static int text_put(struct context_packer *p, const char *name, const char *text, struct den_err *err)
+static int text_put(
+	struct context_packer *p, const char *name, const char *text, struct den_err *err)
 {
 	struct stat st = { .st_mode = S_IFREG | 0644, .st_size = (off_t)strlen(text) };
 

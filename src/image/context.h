@@ -33,7 +33,8 @@ struct context_items {
 	size_t n;
 };
 /* One source of COPY or ADD, which may be a pattern. Nothing found is DEN_NOT_FOUND. */
-int context_find(const struct context *c, const char *source, struct context_items *add, struct den_err *err);
+int context_find(const struct context *c, const char *source, struct context_items *add,
+	struct den_err *err);
 void context_add_text(struct context_items *add, const char *name, const char *text);
 void context_items_free(struct context_items *i);
 /* A file, for reading. */
@@ -46,8 +47,8 @@ struct context_pack_opt {
 	const char *rename; /* the one file's new name; NULL: its own */
 };
 struct context_packer;
-struct context_packer *context_packer_new(const struct context *c, const struct context_items *items,
-	const struct context_pack_opt *opt);
+struct context_packer *context_packer_new(const struct context *c,
+	const struct context_items *items, const struct context_pack_opt *opt);
 /* A den_source; user is the packer. */
 ssize_t context_packer_read(void *buf, size_t cap, void *user, struct den_err *err);
 /* After the end: what was packed, without times. */

@@ -36,7 +36,8 @@ static char *os_release(const char *text, const char *key)
 
 static int word_check(const char *what, const char *text, const char *more, struct den_err *err)
 {
-	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+	static const char letters[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
 	for (const char *p = text; *p; p++)
 		if (!strchr(letters, *p) && !(strchr(more, *p) && p != text))
@@ -46,16 +47,16 @@ static int word_check(const char *what, const char *text, const char *more, stru
 
 static int variant_check(const char *variant, struct den_err *err)
 {
-	static const char *const names[] = { "essential", "apt", "required", "minbase", "buildd", "important",
-		"debootstrap", "standard" };
+	static const char *const names[] = { "essential", "apt", "required", "minbase", "buildd",
+		"important", "debootstrap", "standard" };
 	const char *near;
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(names[i], variant))
 			return 0;
 	near = parse_nearest(variant, names, ARRAY_SIZE(names));
-	return den_fail(err, DEN_INVALID, 0, "there is no variant '%.40s'; did you mean %s?", variant,
-		near ? near : "minbase, apt or standard");
+	return den_fail(err, DEN_INVALID, 0, "there is no variant '%.40s'; did you mean %s?",
+		variant, near ? near : "minbase, apt or standard");
 }
 
 static int lines_make(const char *own, const char *suite, char ***ret, struct den_err *err)
@@ -68,13 +69,15 @@ static int lines_make(const char *own, const char *suite, char ***ret, struct de
 	apt_sources_free(&sources);
 	if (!*ret)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"the machine's apt sources (/etc/apt) have nothing for %.40s, from which to make %.40s", own, suite);
+			"the machine's apt sources (/etc/apt) have nothing for %.40s, from which "
+			"to make %.40s",
+			own, suite);
 	return 0;
 }
 
 /* The name comes last: an archive may look whole, but the program has the last word. */
-static int run(const struct work *w, char *const *argv, const char *name, const char *detail, char **ret_id,
-	struct den_err *err)
+static int run(const struct work *w, char *const *argv, const char *name, const char *detail,
+	char **ret_id, struct den_err *err)
 {
 	const struct import_opt import = { .detail = detail };
 	auto_helper h = { .out = -1 };
@@ -85,7 +88,8 @@ static int run(const struct work *w, char *const *argv, const char *name, const 
 		return -1;
 	if (import_root(w, helper_read, &h, &import, &id, err) < 0) {
 		/* an archive that ends early is what is left of a program that failed */
-		if (!interrupt_signal() && err->code == DEN_INVALID && helper_wait(&h, "mmdebstrap", &why) < 0)
+		if (!interrupt_signal() && err->code == DEN_INVALID &&
+			helper_wait(&h, "mmdebstrap", &why) < 0)
 			*err = why;
 		return -1;
 	}
@@ -95,8 +99,8 @@ static int run(const struct work *w, char *const *argv, const char *name, const 
 	return 0;
 }
 
-static int argv_make(const struct work *w, const struct debian_opt *opt, const char *own, const char *suite,
-	char ***ret, struct den_err *err)
+static int argv_make(const struct work *w, const struct debian_opt *opt, const char *own,
+	const char *suite, char ***ret, struct den_err *err)
 {
 	auto_free char *program = helper_find("mmdebstrap");
 	auto_strv lines = NULL;
@@ -104,7 +108,8 @@ static int argv_make(const struct work *w, const struct debian_opt *opt, const c
 
 	if (!program)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"mmdebstrap, which makes it, is not installed; install it with: apt-get install mmdebstrap");
+			"mmdebstrap, which makes it, is not installed; install it with: apt-get "
+			"install mmdebstrap");
 	if (lines_make(own, suite, &lines, err) < 0)
 		return -1;
 	strv_add(ret, program);
@@ -132,16 +137,18 @@ static int machine_read(char **ret_id, char **ret_suite, struct den_err *err)
 	auto_free char *text = NULL;
 
 	if (fd < 0 || fd_read_all(fd, OS_RELEASE_MAX, &text, NULL, NULL) < 0)
-		return den_fail(err, DEN_UNSUPPORTED, 0, "/etc/os-release does not say what this machine runs");
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"/etc/os-release does not say what this machine runs");
 	*ret_suite = os_release(text, "VERSION_CODENAME");
 	*ret_id = os_release(text, "ID");
 	if (!*ret_suite || !*ret_id)
-		return den_fail(err, DEN_UNSUPPORTED, 0, "/etc/os-release names no release (VERSION_CODENAME)");
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"/etc/os-release names no release (VERSION_CODENAME)");
 	return 0;
 }
 
-int debian_template(const struct work *w, const struct debian_opt *opt, char **ret_id, char **ret_name,
-	struct den_err *err)
+int debian_template(const struct work *w, const struct debian_opt *opt, char **ret_id,
+	char **ret_name, struct den_err *err)
 {
 	auto_free char *os = NULL, *own = NULL, *name = NULL;
 	auto_strv argv = NULL;
@@ -149,8 +156,10 @@ int debian_template(const struct work *w, const struct debian_opt *opt, char **r
 	char detail[160];
 
 	if ((opt->suite && word_check("suite", opt->suite, "-._", err) < 0) ||
-		(opt->packages && word_check("list of packages", opt->packages, ",+-.:=~", err) < 0) ||
-		(opt->variant && variant_check(opt->variant, err) < 0) || machine_read(&os, &own, err) < 0)
+		(opt->packages &&
+			word_check("list of packages", opt->packages, ",+-.:=~", err) < 0) ||
+		(opt->variant && variant_check(opt->variant, err) < 0) ||
+		machine_read(&os, &own, err) < 0)
 		return -1;
 	suite = opt->suite ? opt->suite : own;
 	if (asprintf(&name, "%s:%s", os, suite) < 0)

@@ -9,5 +9,5 @@ struct debian_opt {
 	const char *variant; /* as mmdebstrap's; NULL: "minbase" */
 	const char *name; /* NULL: "debian:SUITE", as /etc/os-release calls it */
 };
-int debian_template(const struct work *w, const struct debian_opt *opt, char **ret_id, char **ret_name,
-	struct den_err *err);
+int debian_template(const struct work *w, const struct debian_opt *opt, char **ret_id,
+	char **ret_name, struct den_err *err);

@@ -38,7 +38,10 @@ static const struct {
 } formats[] = {
 	{ DECOMPRESS_GZIP, "gzip", "\x1f\x8b", 2 },
 	{ DECOMPRESS_ZSTD, "zstd", "\x28\xb5\x2f\xfd", 4 },
-	{ DECOMPRESS_XZ, "xz", "\xfd" "7zXZ\0", 6 },
+	{ DECOMPRESS_XZ, "xz",
+		"\xfd"
+		"7zXZ\0",
+		6 },
 };
 
 const char *decompress_name(enum decompress_kind kind)
@@ -72,7 +75,8 @@ static int kind_find(struct decompress *d, struct den_err *err)
 			d->kind = formats[i].kind;
 	if (d->len >= 4 && !memcmp(d->chunk, "BZh", 3) && d->chunk[3] >= '1' && d->chunk[3] <= '9')
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"it is compressed with bzip2; give it as bunzip2 makes it, or with gzip, zstd or xz");
+			"it is compressed with bzip2; give it as bunzip2 makes it, or with gzip, "
+			"zstd or xz");
 	return 0;
 }
 
@@ -111,8 +115,8 @@ static int child_start(struct decompress *d, struct den_err *err)
 	return 0;
 }
 
-int decompress_new(den_source in, void *user, uint64_t max, struct decompress **ret,
-	struct den_err *err)
+int decompress_new(
+	den_source in, void *user, uint64_t max, struct decompress **ret, struct den_err *err)
 {
 	struct decompress *d = mem_alloc(sizeof(*d));
 
@@ -140,15 +144,18 @@ static int child_verdict(struct decompress *d, struct den_err *err)
 	d->pid = 0;
 	if (!WIFEXITED(status))
 		return den_fail(err, DEN_DENIED, 0,
-			"the %s data made the decompressor do what it may not (signal %d); it is corrupt or hostile",
+			"the %s data made the decompressor do what it may not (signal %d); it is "
+			"corrupt or hostile",
 			name, WTERMSIG(status));
 	switch (WEXITSTATUS(status)) {
 	case CHILD_OK:
 		return 0;
 	case CHILD_TRUNCATED:
-		return den_fail(err, DEN_INVALID, 0, "the %s data ends too early; it is not complete", name);
+		return den_fail(err, DEN_INVALID, 0,
+			"the %s data ends too early; it is not complete", name);
 	case CHILD_MEMORY:
-		return den_fail(err, DEN_LIMIT, 0, "the %s data needs too much memory to unpack", name);
+		return den_fail(
+			err, DEN_LIMIT, 0, "the %s data needs too much memory to unpack", name);
 	case CHILD_CORRUPT:
 		return den_fail(err, DEN_INVALID, 0, "the %s data is corrupt", name);
 	default:

@@ -190,8 +190,9 @@ static enum decompress_end xz_run(void)
 #error "the decompressor's filter does not know this architecture"
 #endif
 
-#define ALLOW(call) \
-	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+#define ALLOW(call)                                                                                \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1),                                     \
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 static int filter_set(void)
 {
@@ -233,8 +234,9 @@ static void cell_enter(void)
 
 void decompress_child(enum decompress_kind kind)
 {
-	enum decompress_end (*const run[])(void) = { [DECOMPRESS_GZIP] = gzip_run,
-		[DECOMPRESS_ZSTD] = zstd_run, [DECOMPRESS_XZ] = xz_run };
+	enum decompress_end (*const run[])(void) = {
+		[DECOMPRESS_GZIP] = gzip_run, [DECOMPRESS_ZSTD] = zstd_run, [DECOMPRESS_XZ] = xz_run
+	};
 
 	cell_enter();
 	_exit(run[kind]());

@@ -64,16 +64,19 @@ int df_pairs(const char *text, char escape, bool lone, char ***ret_names, char *
 		size_t n = strcspn(rest, " \t");
 
 		if (!words[1])
-			return den_fail(err, DEN_INVALID, 0, "'%.60s' has no value; write %.60s=VALUE", words[0], words[0]);
+			return den_fail(err, DEN_INVALID, 0,
+				"'%.60s' has no value; write %.60s=VALUE", words[0], words[0]);
 		pair_add(&names, &values, rest, n, rest + n + strspn(rest + n, " \t"));
 	} else {
 		for (char **w = words; *w; w++) {
 			size_t n = strcspn(*w, "=");
 
 			if (!(*w)[n] && !lone)
-				return den_fail(err, DEN_INVALID, 0, "'%.60s' has no value; write %.60s=VALUE", *w, *w);
+				return den_fail(err, DEN_INVALID, 0,
+					"'%.60s' has no value; write %.60s=VALUE", *w, *w);
 			if (!n)
-				return den_fail(err, DEN_INVALID, 0, "'%.60s' has no name before the =", *w);
+				return den_fail(err, DEN_INVALID, 0,
+					"'%.60s' has no name before the =", *w);
 			pair_add(&names, &values, *w, n, (*w)[n] ? *w + n + 1 : DF_NO_VALUE);
 		}
 	}
@@ -129,13 +132,15 @@ static int brace(struct expand *x, const char *name, struct buf *out, struct den
 	}
 	if (op != '-' && op != '+' && op != '?')
 		return den_fail(err, op ? DEN_UNSUPPORTED : DEN_INVALID, 0,
-			op ? "${%.40s%.2s...} is not understood; ${X}, ${X:-y} and ${X:+y} are" : "${%.40s%.2s is not closed",
+			op ? "${%.40s%.2s...} is not understood; ${X}, ${X:-y} and ${X:+y} are"
+			   : "${%.40s%.2s is not closed",
 			name, x->p);
 	x->p += colon ? 2 : 1;
 	if (expand_until(x, '}', &word, err) < 0)
 		return -1;
 	if (op == '?' && !set)
-		return den_fail(err, DEN_INVALID, 0, "%.60s: %.120s", name, word.len ? buf_str(&word) : "is not set");
+		return den_fail(err, DEN_INVALID, 0, "%.60s: %.120s", name,
+			word.len ? buf_str(&word) : "is not set");
 	if (op == '+')
 		buf_addstr(out, set ? buf_str(&word) : "");
 	else
@@ -175,7 +180,8 @@ static int double_quoted(struct expand *x, struct buf *out, struct den_err *err)
 			continue;
 		}
 		/* an escape means something only before what means something */
-		if (*x->p == x->escape && x->p[1] && (strchr("\"$", x->p[1]) || x->p[1] == x->escape))
+		if (*x->p == x->escape && x->p[1] &&
+			(strchr("\"$", x->p[1]) || x->p[1] == x->escape))
 			x->p++;
 		buf_add(out, x->p++, 1);
 	}
@@ -201,7 +207,8 @@ static int expand_until(struct expand *x, char stop, struct buf *out, struct den
 	int r = 0;
 
 	if (++x->depth > NESTING_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "variables are nested deeper than %d", NESTING_MAX);
+		return den_fail(
+			err, DEN_LIMIT, 0, "variables are nested deeper than %d", NESTING_MAX);
 	while (r == 0 && *x->p && *x->p != stop) {
 		if (*x->p == '\'') {
 			r = single_quoted(x, out, err);
@@ -223,7 +230,8 @@ static int expand_until(struct expand *x, char stop, struct buf *out, struct den
 	return r;
 }
 
-int df_expand(const char *text, char escape, df_lookup lookup, void *user, char **ret, struct den_err *err)
+int df_expand(const char *text, char escape, df_lookup lookup, void *user, char **ret,
+	struct den_err *err)
 {
 	struct expand x = { .p = text, .escape = escape, .lookup = lookup, .user = user };
 	auto_buf out = { 0 };

@@ -20,7 +20,8 @@ static const struct kind {
 	const char *refused;
 } kinds[] = {
 	[DF_FROM] = { "FROM", .flags = "platform" },
-	[DF_RUN] = { "RUN", .json = true, .heredoc = true, .flags = "network", .refused = "mount security" },
+	[DF_RUN] = { "RUN", .json = true, .heredoc = true, .flags = "network",
+		.refused = "mount security" },
 	[DF_COPY] = { "COPY", .json = true, .heredoc = true, .flags = "from chown chmod link",
 		.refused = "parents exclude" },
 	[DF_ADD] = { "ADD", .json = true, .heredoc = true, .flags = "chown chmod link",
@@ -121,7 +122,8 @@ static size_t continued(const char *p, size_t n, char escape)
 }
 
 /* "# escape=`", which counts only before anything else. False: an ordinary comment. */
-static bool directive(const char *p, size_t n, char *escape, unsigned line, int *status, struct den_err *err)
+static bool directive(
+	const char *p, size_t n, char *escape, unsigned line, int *status, struct den_err *err)
 {
 	char text[64], name[32] = "", value[32] = "";
 
@@ -133,7 +135,8 @@ static bool directive(const char *p, size_t n, char *escape, unsigned line, int 
 		return false;
 	if (!strcasecmp(name, "escape")) {
 		if (strcmp(value, "\\") && strcmp(value, "`"))
-			*status = den_fail(err, DEN_INVALID, 0, "line %u: escape is \\ or `, not '%.20s'", line, value);
+			*status = den_fail(err, DEN_INVALID, 0,
+				"line %u: escape is \\ or `, not '%.20s'", line, value);
 		*escape = value[0];
 		return true;
 	}
@@ -175,8 +178,9 @@ static int kind_find(const char *word, size_t n, enum df_kind *ret, struct den_e
 	for (char *p = upper; *p; p++)
 		*p = *p >= 'a' && *p <= 'z' ? (char)(*p - 32) : *p;
 	near = parse_nearest(upper, names, DF_KINDS);
-	return den_fail(err, DEN_INVALID, 0, "there is no instruction '%.*s'%s%s%s", (int)MIN(n, 40U), word,
-		near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+	return den_fail(err, DEN_INVALID, 0, "there is no instruction '%.*s'%s%s%s",
+		(int)MIN(n, 40U), word, near ? "; did you mean " : "", near ? near : "",
+		near ? "?" : "");
 }
 
 static bool in_list(const char *list, const char *name, size_t n)
@@ -197,7 +201,8 @@ static int flag_check(const struct kind *k, const char *flag, struct den_err *er
 	if (in_list(k->flags, flag, n))
 		return 0;
 	if (in_list(k->refused, flag, n))
-		return den_fail(err, DEN_UNSUPPORTED, 0, "%s --%.*s is not supported", k->name, (int)n, flag);
+		return den_fail(err, DEN_UNSUPPORTED, 0, "%s --%.*s is not supported", k->name,
+			(int)n, flag);
 	snprintf(lists, sizeof(lists), "%s", k->flags ? k->flags : "");
 	for (char *p = strtok_r(lists, " ", &save); p && count < 8; p = strtok_r(NULL, " ", &save))
 		names[count++] = p;
@@ -270,7 +275,9 @@ static bool heredoc_word(const char *word, struct df_heredoc *ret, bool *strip)
 	n -= quote ? 2 : 0;
 	if (!n || memchr(p, '<', n) || memchr(p, '"', n) || memchr(p, '\'', n))
 		return false;
-	*ret = (struct df_heredoc){ .word = mem_strdup(word), .name = mem_strndup(p, n), .expand = !quote };
+	*ret = (struct df_heredoc){
+		.word = mem_strdup(word), .name = mem_strndup(p, n), .expand = !quote
+	};
 	return true;
 }
 
@@ -293,8 +300,9 @@ static int heredoc_read(struct lines *l, struct df_heredoc *d, bool strip, struc
 		buf_add(&b, p + tabs, n - tabs);
 		buf_add(&b, "\n", 1);
 	}
-	return den_fail(err, DEN_INVALID, 0, "the text after <<%.40s (line %u) has no line '%.40s' at its end",
-		d->name, first, d->name);
+	return den_fail(err, DEN_INVALID, 0,
+		"the text after <<%.40s (line %u) has no line '%.40s' at its end", d->name, first,
+		d->name);
 }
 
 static int heredocs_take(struct lines *l, struct df_step *s, char escape, struct den_err *err)
@@ -320,7 +328,8 @@ static int heredocs_take(struct lines *l, struct df_step *s, char escape, struct
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static int step_parse(struct lines *l, const char *text, char escape, struct df_step *s, struct den_err *err)
+static int step_parse(
+	struct lines *l, const char *text, char escape, struct df_step *s, struct den_err *err)
 {
 	size_t n = strcspn(text, " \t"), len;
 	const struct kind *k;
@@ -341,7 +350,8 @@ static int step_parse(struct lines *l, const char *text, char escape, struct df_
 	if (k->json)
 		list_take(s->text, &s->list);
 	if (s->kind == DF_SHELL && !s->list)
-		return den_fail(err, DEN_INVALID, 0, "SHELL takes a list, like SHELL [\"/bin/bash\", \"-c\"]");
+		return den_fail(err, DEN_INVALID, 0,
+			"SHELL takes a list, like SHELL [\"/bin/bash\", \"-c\"]");
 	return k->heredoc && !s->list ? heredocs_take(l, s, escape, err) : 0;
 }
 
@@ -352,10 +362,12 @@ static int order_check(const struct dockerfile *d, struct den_err *err)
 		if (d->steps[i].kind == DF_FROM)
 			return 0;
 		if (d->steps[i].kind != DF_ARG)
-			return den_fail(err, DEN_INVALID, 0, "line %u: %s stands before FROM, which says what to start from",
+			return den_fail(err, DEN_INVALID, 0,
+				"line %u: %s stands before FROM, which says what to start from",
 				d->steps[i].line, kinds[d->steps[i].kind].name);
 	}
-	return den_fail(err, DEN_INVALID, 0, "there is no FROM in it, which says what to start from");
+	return den_fail(
+		err, DEN_INVALID, 0, "there is no FROM in it, which says what to start from");
 }
 
 static int steps_parse(struct lines *l, struct dockerfile *d, struct den_err *err)
@@ -371,7 +383,8 @@ static int steps_parse(struct lines *l, struct dockerfile *d, struct den_err *er
 		int status = 0;
 
 		if (skip < n && p[skip] == '#') {
-			directives = directives && directive(p + skip, n - skip, &d->escape, line, &status, err);
+			directives = directives &&
+				     directive(p + skip, n - skip, &d->escape, line, &status, err);
 			if (status < 0)
 				return -1;
 			continue;
@@ -394,7 +407,8 @@ int dockerfile_parse(const char *text, size_t n, struct dockerfile *ret, struct 
 	struct dockerfile d = { .escape = '\\' };
 
 	if (n > DOCKERFILE_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "it has %zu bytes; the limit is %u", n, DOCKERFILE_MAX);
+		return den_fail(
+			err, DEN_LIMIT, 0, "it has %zu bytes; the limit is %u", n, DOCKERFILE_MAX);
 	if (n && memchr(text, '\0', n))
 		return den_fail(err, DEN_INVALID, 0, "it is no text");
 	if (n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3))

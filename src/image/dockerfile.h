@@ -13,9 +13,25 @@
 #define DOCKERFILE_MAX (4U << 20) /* bytes of a file, and of one expanded value */
 
 enum df_kind {
-	DF_FROM, DF_RUN, DF_COPY, DF_ADD, DF_ENV, DF_WORKDIR, DF_USER, DF_ENTRYPOINT, DF_CMD, DF_ARG,
-	DF_LABEL, DF_EXPOSE, DF_SHELL, DF_STOPSIGNAL, DF_VOLUME, DF_HEALTHCHECK, DF_ONBUILD,
-	DF_MAINTAINER, DF_KINDS,
+	DF_FROM,
+	DF_RUN,
+	DF_COPY,
+	DF_ADD,
+	DF_ENV,
+	DF_WORKDIR,
+	DF_USER,
+	DF_ENTRYPOINT,
+	DF_CMD,
+	DF_ARG,
+	DF_LABEL,
+	DF_EXPOSE,
+	DF_SHELL,
+	DF_STOPSIGNAL,
+	DF_VOLUME,
+	DF_HEALTHCHECK,
+	DF_ONBUILD,
+	DF_MAINTAINER,
+	DF_KINDS,
 };
 
 /* A text that stands in the file itself, after <<NAME. */
@@ -60,4 +76,5 @@ int df_pairs(const char *text, char escape, bool lone, char ***ret_names, char *
 /* The value of a variable, NULL: not set. */
 typedef const char *(*df_lookup)(const char *name, void *user);
 /* $X ${X} ${X:-y} ${X:+y} ${X-y} ${X+y} ${X:?why}, and takes quotes and escapes away. */
-int df_expand(const char *text, char escape, df_lookup lookup, void *user, char **ret, struct den_err *err);
+int df_expand(const char *text, char escape, df_lookup lookup, void *user, char **ret,
+	struct den_err *err);

@@ -35,7 +35,8 @@ int export_pack_parse(const char *text, enum export_pack *ret, struct den_err *e
 	else if (!strcmp(text, "none"))
 		*ret = EXPORT_PLAIN;
 	else
-		return den_fail(err, DEN_INVALID, 0, "'%.40s' is neither gzip, zstd nor none", text);
+		return den_fail(
+			err, DEN_INVALID, 0, "'%.40s' is neither gzip, zstd nor none", text);
 	return 0;
 }
 
@@ -59,7 +60,8 @@ static int layer_write(struct exporting *x, int number, struct packed *ret, stru
 	int r;
 
 	x->bytes = 0;
-	snprintf(x->what, sizeof(x->what), "layer %zu of %zu", (size_t)(number < 0 ? 0 : number) + 1, x->n);
+	snprintf(x->what, sizeof(x->what), "layer %zu of %zu",
+		(size_t)(number < 0 ? 0 : number) + 1, x->n);
 	if (packer_new(x->opt->docker ? EXPORT_PLAIN : x->opt->pack, &x->packer, err) < 0)
 		return -1;
 	r = den_template_tar(x->w->den, x->t->id, number, layer_sink, x, err);
@@ -69,7 +71,8 @@ static int layer_write(struct exporting *x, int number, struct packed *ret, stru
 	if (r == 0) {
 		snprintf(name, sizeof(name), x->opt->docker ? "%s.tar" : "blobs/sha256/%s",
 			oci_digest_hex(&p.digest));
-		for (size_t i = 0; i < (size_t)(ret - x->layers); i++) /* the same one twice: once is enough */
+		for (size_t i = 0; i < (size_t)(ret - x->layers);
+			i++) /* the same one twice: once is enough */
 			if (!strcmp(x->layers[i].digest.s, p.digest.s))
 				name[0] = '\0';
 		if (name[0])
@@ -159,7 +162,8 @@ static void set_history(json_t *root, size_t n, const char *created)
 		return;
 	list = json_array();
 	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list, json_pack("{s:s,s:s}", "created", created, "created_by", "den"));
+		json_array_append_new(
+			list, json_pack("{s:s,s:s}", "created", created, "created_by", "den"));
 	set_new(root, "history", list);
 }
 
@@ -188,7 +192,8 @@ static int config_make(const struct exporting *x, char **ret, struct den_err *er
 	set_history(root, x->n, json_string_value(json_object_get(root, "created")));
 	set_defaults(root, x->t);
 	*ret = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
-	return *ret ? 0 : den_fail(err, DEN_INTERNAL, 0, "the configuration cannot be written as JSON");
+	return *ret ? 0
+		    : den_fail(err, DEN_INTERNAL, 0, "the configuration cannot be written as JSON");
 }
 
 /* ---- OCI ------------------------------------------------------------------------------------- */
@@ -205,8 +210,8 @@ static void digest_of(const char *text, struct oci_digest *ret)
 }
 
 /* Writes a small blob and makes its descriptor. */
-static int blob_put(struct exporting *x, const char *media, const char *text, json_t **ret,
-	struct den_err *err)
+static int blob_put(
+	struct exporting *x, const char *media, const char *text, json_t **ret, struct den_err *err)
 {
 	struct oci_digest d;
 	char name[80];
@@ -223,12 +228,14 @@ static int blob_put(struct exporting *x, const char *media, const char *text, js
 static json_t *layer_descs(const struct exporting *x)
 {
 	static const char *const media[] = { [EXPORT_GZIP] = OCI_MEDIA_LAYER "+gzip",
-		[EXPORT_ZSTD] = OCI_MEDIA_LAYER "+zstd", [EXPORT_PLAIN] = OCI_MEDIA_LAYER };
+		[EXPORT_ZSTD] = OCI_MEDIA_LAYER "+zstd",
+		[EXPORT_PLAIN] = OCI_MEDIA_LAYER };
 	json_t *list = json_array();
 
 	for (size_t i = 0; i < x->n; i++)
-		json_array_append_new(list, json_pack("{s:s,s:s,s:I}", "mediaType", media[x->opt->pack], "digest",
-						    x->layers[i].digest.s, "size", (json_int_t)x->layers[i].size));
+		json_array_append_new(list,
+			json_pack("{s:s,s:s,s:I}", "mediaType", media[x->opt->pack], "digest",
+				x->layers[i].digest.s, "size", (json_int_t)x->layers[i].size));
 	return list;
 }
 
@@ -272,15 +279,16 @@ static int oci_write(struct exporting *x, const char *config, struct den_err *er
 
 	if (blob_put(x, OCI_MEDIA_CONFIG, config, &config_desc, err) < 0)
 		return -1;
-	m = json_pack("{s:i,s:s,s:o,s:o}", "schemaVersion", 2, "mediaType", OCI_MEDIA_MANIFEST, "config",
-		config_desc, "layers", layer_descs(x));
+	m = json_pack("{s:i,s:s,s:o,s:o}", "schemaVersion", 2, "mediaType", OCI_MEDIA_MANIFEST,
+		"config", config_desc, "layers", layer_descs(x));
 	manifest = json_dumps(m, JSON_COMPACT | JSON_SORT_KEYS);
 	if (!manifest)
 		return den_fail(err, DEN_INTERNAL, 0, "the manifest cannot be written");
 	if (blob_put(x, OCI_MEDIA_MANIFEST, manifest, &desc, err) < 0)
 		return -1;
 	set_new(desc, "annotations", json_pack("{s:o}", OCI_REF_NAME, text_json(x->ref)));
-	set_new(desc, "platform", json_pack("{s:s,s:s}", "architecture", oci_arch(), "os", "linux"));
+	set_new(desc, "platform",
+		json_pack("{s:s,s:s}", "architecture", oci_arch(), "os", "linux"));
 	if (index_make(x, desc, &index, err) < 0)
 		return -1;
 	/* the index last: before it, a layout does not have the image */
@@ -311,8 +319,8 @@ static int docker_write(struct exporting *x, const char *config, struct den_err 
 		snprintf(file, sizeof(file), "%s.tar", oci_digest_hex(&x->layers[i].digest));
 		json_array_append_new(layers, json_string(file));
 	}
-	m = json_pack("[{s:s,s:[o],s:o}]", "Config", name, "RepoTags", text_json(tag ? tag : x->ref), "Layers",
-		layers);
+	m = json_pack("[{s:s,s:[o],s:o}]", "Config", name, "RepoTags",
+		text_json(tag ? tag : x->ref), "Layers", layers);
 	text = json_dumps(m, JSON_COMPACT | JSON_SORT_KEYS);
 	if (!text)
 		return den_fail(err, DEN_INTERNAL, 0, "manifest.json cannot be written");

@@ -59,7 +59,8 @@ static int cache_path(char **ret, struct den_err *err)
 	else if (home && home[0] == '/')
 		r = asprintf(ret, "%s/.cache/den", home);
 	else
-		return den_fail(err, DEN_INVALID, 0, "neither HOME nor XDG_CACHE_HOME says where to keep what is fetched");
+		return den_fail(err, DEN_INVALID, 0,
+			"neither HOME nor XDG_CACHE_HOME says where to keep what is fetched");
 	return r < 0 ? den_fail(err, DEN_INTERNAL, ENOMEM, "cache directory") : 0;
 }
 
@@ -73,11 +74,13 @@ static int lock_take(struct place *p, const char *ref, struct den_err *err)
 	if (p->lock < 0)
 		return den_fail_sys(err, errno, "lock");
 	if (flock(p->lock, LOCK_EX | LOCK_NB) < 0)
-		return den_fail(err, DEN_CONFLICT, errno == EWOULDBLOCK ? 0 : errno, "'%.80s' is being fetched already", ref);
+		return den_fail(err, DEN_CONFLICT, errno == EWOULDBLOCK ? 0 : errno,
+			"'%.80s' is being fetched already", ref);
 	return 0;
 }
 
-static int place_open(const char *what, const char *ref, const char *platform, struct place *p, struct den_err *err)
+static int place_open(const char *what, const char *ref, const char *platform, struct place *p,
+	struct den_err *err)
 {
 	auto_free char *base = NULL;
 	struct sha256 s;
@@ -146,14 +149,19 @@ static void option_add(char ***argv, const char *name, const char *value)
 /* den-fetch leaves with the numbers that den does. */
 static enum den_code code_of(int status)
 {
-	static const enum den_code codes[] = { [2] = DEN_INVALID, [3] = DEN_NOT_FOUND, [4] = DEN_CONFLICT,
-		[5] = DEN_DENIED, [6] = DEN_LIMIT, [7] = DEN_TIMEOUT, [8] = DEN_UNSUPPORTED };
+	static const enum den_code codes[] = { [2] = DEN_INVALID,
+		[3] = DEN_NOT_FOUND,
+		[4] = DEN_CONFLICT,
+		[5] = DEN_DENIED,
+		[6] = DEN_LIMIT,
+		[7] = DEN_TIMEOUT,
+		[8] = DEN_UNSUPPORTED };
 
 	return status >= 2 && status <= 8 ? codes[status] : DEN_INTERNAL;
 }
 
-static int program_run(const struct work *w, const char *verb, const struct fetch_opt *opt, const char *first, const char *second,
-	struct den_err *err)
+static int program_run(const struct work *w, const char *verb, const struct fetch_opt *opt,
+	const char *first, const char *second, struct den_err *err)
 {
 	auto_free char *program = program_find();
 	auto_helper h = { .out = -1 };
@@ -161,9 +169,11 @@ static int program_run(const struct work *w, const char *verb, const struct fetc
 
 	if (!program)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"den-fetch, which speaks with registries, is neither beside den nor in " DEN_LIBEXEC);
+			"den-fetch, which speaks with registries, is neither beside den nor "
+			"in " DEN_LIBEXEC);
 	if (first[0] == '-' || second[0] == '-')
-		return den_fail(err, DEN_INVALID, 0, "'%.60s' is no reference to an image", first[0] == '-' ? first : second);
+		return den_fail(err, DEN_INVALID, 0, "'%.60s' is no reference to an image",
+			first[0] == '-' ? first : second);
 	strv_add(&argv, program);
 	strv_add(&argv, verb);
 	if (opt->plain_http)
@@ -188,28 +198,34 @@ static int program_run(const struct work *w, const char *verb, const struct fetc
 	return 0;
 }
 
-int fetch_pull(const struct work *w, const char *ref, const struct fetch_opt *opt, const struct import_opt *import,
-	char **ret_id, char **ret_name, struct den_err *err)
+int fetch_pull(const struct work *w, const char *ref, const struct fetch_opt *opt,
+	const struct import_opt *import, char **ret_id, char **ret_name, struct den_err *err)
 {
 	auto_free char *name = mem_strndup(ref, strcspn(ref, "@"));
 	struct place p = { .dir = -1, .lock = -1 };
 	struct import_opt i = *import;
+	char detail[160];
 	int r;
 
+	snprintf(detail, sizeof(detail), "pulled from %.120s", ref);
+	i.detail = detail;
 	i.name = i.name ? i.name : name;
 	r = place_open("pull", ref, opt->platform, &p, err);
 	if (r == 0)
 		r = program_run(w, "pull", opt, ref, p.path, err);
 	if (r == 0)
 		r = import_path(w, p.path, &i, ret_id, ret_name, err);
-	if (r == 0)
-		place_remove(&p); /* otherwise it stays, and the next try goes on from there */
+	/* what was broken off stays, and the next try goes on from there */
+	if (p.path && p.lock >= 0 &&
+		(r == 0 || (!interrupt_signal() && err->code != DEN_TIMEOUT &&
+				   err->code != DEN_INTERNAL && err->code != DEN_LIMIT)))
+		place_remove(&p);
 	place_close(&p);
 	return r;
 }
 
-int fetch_push(const struct work *w, const char *template_ref, const char *ref, const struct fetch_opt *opt,
-	enum export_pack pack, struct den_err *err)
+int fetch_push(const struct work *w, const char *template_ref, const char *ref,
+	const struct fetch_opt *opt, enum export_pack pack, struct den_err *err)
 {
 	const struct export_opt export = { .pack = pack };
 	struct place p = { .dir = -1, .lock = -1 };
@@ -218,7 +234,8 @@ int fetch_push(const struct work *w, const char *template_ref, const char *ref, 
 	if (r == 0) {
 		/* from scratch: what an earlier try left may be of another template */
 		(void)tree_remove_at(p.dir, p.name, NULL);
-		r = mkdirat(p.dir, p.name, 0700) < 0 ? den_fail_sys(err, errno, "'%.100s'", p.path) : 0;
+		r = mkdirat(p.dir, p.name, 0700) < 0 ? den_fail_sys(err, errno, "'%.100s'", p.path)
+						     : 0;
 	}
 	if (r == 0)
 		r = export_template(w, template_ref, p.path, &export, err);

@@ -15,7 +15,7 @@ struct fetch_opt {
 	bool password_stdin, plain_http;
 };
 /* import->name NULL: what ref is called, without its digest. */
-int fetch_pull(const struct work *w, const char *ref, const struct fetch_opt *opt, const struct import_opt *import,
-	char **ret_id, char **ret_name, struct den_err *err);
-int fetch_push(const struct work *w, const char *template_ref, const char *ref, const struct fetch_opt *opt,
-	enum export_pack pack, struct den_err *err);
+int fetch_pull(const struct work *w, const char *ref, const struct fetch_opt *opt,
+	const struct import_opt *import, char **ret_id, char **ret_name, struct den_err *err);
+int fetch_push(const struct work *w, const char *template_ref, const char *ref,
+	const struct fetch_opt *opt, enum export_pack pack, struct den_err *err);

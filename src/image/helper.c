@@ -21,9 +21,10 @@
 
 static char **env_clean(void)
 {
-	static const char *const pass[] = { "HOME", "TMPDIR", "http_proxy", "https_proxy", "no_proxy",
-		"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR",
-		"XDG_RUNTIME_DIR", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE", "SOURCE_DATE_EPOCH" };
+	static const char *const pass[] = { "HOME", "TMPDIR", "http_proxy", "https_proxy",
+		"no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE",
+		"SSL_CERT_DIR", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", "REGISTRY_AUTH_FILE",
+		"SOURCE_DATE_EPOCH" };
 	char **env = NULL;
 
 	strv_add(&env, "PATH=" PATH_DEFAULT);
@@ -48,10 +49,12 @@ static int signals_default(posix_spawnattr_t *attr)
 	sigaddset(&all, SIGPIPE);
 	if (posix_spawnattr_setsigmask(attr, &none) || posix_spawnattr_setsigdefault(attr, &all))
 		return -1;
-	return posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF) ? -1 : 0;
+	return posix_spawnattr_setflags(attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF) ? -1
+											      : 0;
 }
 
-int helper_start(struct helper *h, char *const *argv, bool pipe_out, bool pass_in, struct den_err *err)
+int helper_start(
+	struct helper *h, char *const *argv, bool pipe_out, bool pass_in, struct den_err *err)
 {
 	auto_strv env = env_clean();
 	posix_spawn_file_actions_t acts;

@@ -14,7 +14,7 @@
 static bool class_match(const char *p, const char *stop, char c, const char **end)
 {
 	bool not = p + 1 < stop && (p[1] == '^' || p[1] == '!'), hit = false;
-	const char *q = p + 1 + not;
+	const char *q = p + 1 + not ;
 	const char *first = q;
 
 	for (; q < stop && (*q != ']' || q == first); q++) {
@@ -33,7 +33,7 @@ static bool class_match(const char *p, const char *stop, char c, const char **en
 		return c == '[';
 	}
 	*end = q + 1;
-	return hit != not;
+	return hit != not ;
 }
 
 /* Whether the pattern's one element at p takes c. */
@@ -149,7 +149,7 @@ static void line_add(struct ignore *i, const char *p, size_t n)
 {
 	auto_free char *raw = NULL, *clean = NULL;
 	auto_buf b = { 0 };
-	bool not;
+	bool not ;
 
 	while (n && strchr(" \t\r", p[n - 1]))
 		n--;
@@ -158,13 +158,13 @@ static void line_add(struct ignore *i, const char *p, size_t n)
 	if (!n || *p == '#')
 		return;
 	not = *p == '!';
-	raw = mem_strndup(p + not, n - not);
+	raw = mem_strndup(p + not, n - not );
 	clean = path_clean(raw + strspn(raw, " \t"));
 	if (!clean || !*clean) /* above the context, or all of it ("!." and "/"): names nothing */
 		return;
 	buf_addf(&b, "%s%s", not ? "!" : "", clean);
 	strv_add(&i->patterns, buf_str(&b));
-	i->exceptions = i->exceptions || not;
+	i->exceptions = i->exceptions || not ;
 }
 
 int ignore_parse(const char *text, struct ignore *ret, struct den_err *err)
@@ -177,7 +177,8 @@ int ignore_parse(const char *text, struct ignore *ret, struct den_err *err)
 
 		if (++lines > PATTERNS_MAX) {
 			ignore_free(&i);
-			return den_fail(err, DEN_LIMIT, 0, "it has more than %d lines", PATTERNS_MAX);
+			return den_fail(
+				err, DEN_LIMIT, 0, "it has more than %d lines", PATTERNS_MAX);
 		}
 		line_add(&i, text, n);
 		text += n;
@@ -211,8 +212,8 @@ bool ignore_has(const struct ignore *i, const char *path)
 	for (char **p = i->patterns; p && *p; p++) {
 		bool not = **p == '!';
 
-		if (out == not && matches_above(*p + not, path))
-			out = !not;
+		if (out == not &&matches_above(*p + not, path))
+			out = !not ;
 	}
 	return out;
 }

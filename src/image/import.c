@@ -51,8 +51,9 @@ static int unpack_box(const struct work *w, const char *what, den_source source,
 }
 
 /* The template of the layers so far, and this one. */
-static int layer_add(const struct work *w, struct oci *o, const struct oci_layer *l, const char *what,
-	uint64_t max, struct den_template_opt *opt, char **ret_id, struct den_err *err)
+static int layer_add(const struct work *w, struct oci *o, const struct oci_layer *l,
+	const char *what, uint64_t max, struct den_template_opt *opt, char **ret_id,
+	struct den_err *err)
 {
 	const char *diff_ids[] = { l->diff_id.s, NULL };
 	auto_den_box box = NULL;
@@ -86,8 +87,8 @@ static int layer_add(const struct work *w, struct oci *o, const struct oci_layer
 	return den_template_commit(box, NULL, opt, ret_id, err);
 }
 
-static int layers_add(const struct work *w, struct oci *o, const struct oci_image *i, const char *name,
-	const char *detail, uint64_t max, char **ret_id, struct den_err *err)
+static int layers_add(const struct work *w, struct oci *o, const struct oci_image *i,
+	const char *name, const char *detail, uint64_t max, char **ret_id, struct den_err *err)
 {
 	auto_free char *below = NULL;
 
@@ -140,8 +141,8 @@ static char *name_of_ref(const char *ref)
 	return mem_strndup(ref, strcspn(ref, "@"));
 }
 
-static int name_choose(const char *path, const struct import_opt *opt, const struct oci_image *i, char **ret,
-	struct den_err *err)
+static int name_choose(const char *path, const struct import_opt *opt, const struct oci_image *i,
+	char **ret, struct den_err *err)
 {
 	/* "latest" alone is a tag, and a poor name */
 	bool named = i->ref && strcmp(i->ref, "latest");
@@ -153,7 +154,8 @@ static int name_choose(const char *path, const struct import_opt *opt, const str
 	else if (strcmp(path, "-") && path[strspn(path, "./")])
 		*ret = name_of_path(path);
 	else
-		return den_fail(err, DEN_INVALID, 0, "the image says no name; give it one with --name");
+		return den_fail(
+			err, DEN_INVALID, 0, "the image says no name; give it one with --name");
 	return 0;
 }
 
@@ -179,7 +181,8 @@ int import_path(const struct work *w, const char *path, const struct import_opt 
 	if (r == 0) {
 		snprintf(detail, sizeof(detail), "imported from %s %.100s", oci_kind(o),
 			strcmp(path, "-") ? path : "on standard input");
-		r = layers_add(w, o, &image, name, opt->detail ? opt->detail : detail, max, ret_id, err);
+		r = layers_add(
+			w, o, &image, name, opt->detail ? opt->detail : detail, max, ret_id, err);
 	}
 	oci_image_free(&image);
 	oci_close(o);
@@ -210,8 +213,11 @@ int import_root(const struct work *w, den_source source, void *user, const struc
 	struct hashed h = { .source = source, .user = user };
 	auto_den_box box = NULL;
 	char hex[65], diff_id[80];
-	struct den_template_opt t = { .size = sizeof(t), .name = opt->name, .unpacked = true,
-		.detail = opt->detail, .diff_id = diff_id };
+	struct den_template_opt t = { .size = sizeof(t),
+		.name = opt->name,
+		.unpacked = true,
+		.detail = opt->detail,
+		.diff_id = diff_id };
 
 	sha256_init(&h.sum);
 	if (unpack_box(w, "root file system", hashed_read, &h, &box, err) < 0)

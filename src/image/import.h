@@ -9,7 +9,8 @@
 
 #include "work.h"
 
-#define IMPORT_MAX (64ULL << 30) /* bytes that an archive or a layer may unpack to, where the user does not say */
+#define IMPORT_MAX                                                                                 \
+	(64ULL << 30) /* bytes that an archive or a layer may unpack to, where the user does not say */
 
 struct import_opt {
 	const char *name; /* NULL: the one that the image had */

@@ -19,7 +19,8 @@ static int depth_check(const char *p, size_t n, struct den_err *err)
 			text = !text;
 		} else if (!text && (p[i] == '{' || p[i] == '[')) {
 			if (++depth > JSON_IN_DEPTH)
-				return den_fail(err, DEN_LIMIT, 0, "JSON is nested deeper than %d", JSON_IN_DEPTH);
+				return den_fail(err, DEN_LIMIT, 0, "JSON is nested deeper than %d",
+					JSON_IN_DEPTH);
 		} else if (!text && (p[i] == '}' || p[i] == ']') && depth) {
 			depth--;
 		}
@@ -33,12 +34,14 @@ int json_in(const char *text, size_t n, json_t **ret, struct den_err *err)
 	json_t *j;
 
 	if (n > JSON_IN_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "JSON of %zu bytes; the limit is %u", n, JSON_IN_MAX);
+		return den_fail(
+			err, DEN_LIMIT, 0, "JSON of %zu bytes; the limit is %u", n, JSON_IN_MAX);
 	if (depth_check(text, n, err) < 0)
 		return -1;
 	j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
 	if (!j)
-		return den_fail(err, DEN_INVALID, 0, "not JSON: line %d: %.80s", why.line, why.text);
+		return den_fail(
+			err, DEN_INVALID, 0, "not JSON: line %d: %.80s", why.line, why.text);
 	*ret = j;
 	return 0;
 }
@@ -49,7 +52,8 @@ static int member(const json_t *obj, const char *key, json_type type, const char
 	const json_t *v;
 
 	if (!json_is_object(obj))
-		return den_fail(err, DEN_INVALID, 0, "an object is expected where '%s' should be", key);
+		return den_fail(
+			err, DEN_INVALID, 0, "an object is expected where '%s' should be", key);
 	v = json_object_get(obj, key);
 	*ret = NULL;
 	if (!v || json_is_null(v))

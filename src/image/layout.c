@@ -51,7 +51,8 @@ static int open_dir(struct layout *l, const char *dest, struct den_err *err)
 		return den_fail_sys(err, errno, "'%.100s'", dest);
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
 		if (mkdirat(l->fd, dirs[i], 0755) < 0 && errno != EEXIST)
-			return den_fail_sys(err, errno, "make directory '%.100s/%s'", dest, dirs[i]);
+			return den_fail_sys(
+				err, errno, "make directory '%.100s/%s'", dest, dirs[i]);
 	return 0;
 }
 
@@ -93,7 +94,8 @@ int layout_open(const char *dest, bool docker, struct layout **ret, struct den_e
 
 	l->fd = -1;
 	if (dir && docker)
-		r = den_fail(err, DEN_INVALID, 0, "a docker archive is a file; '%.80s' is a directory", dest);
+		r = den_fail(err, DEN_INVALID, 0,
+			"a docker archive is a file; '%.80s' is a directory", dest);
 	else if (dir)
 		r = open_dir(l, dest, err);
 	else
@@ -128,7 +130,8 @@ static int copy_fd(int to, int from, uint64_t size, struct den_err *err)
 	return 0;
 }
 
-static int tar_put_fd(struct layout *l, const char *name, int fd, uint64_t size, struct den_err *err)
+static int tar_put_fd(
+	struct layout *l, const char *name, int fd, uint64_t size, struct den_err *err)
 {
 	struct tar_entry e = { .type = TAR_FILE, .name = name, .size = size, .mode = 0644 };
 	auto_buf b = { 0 };
@@ -141,7 +144,8 @@ static int tar_put_fd(struct layout *l, const char *name, int fd, uint64_t size,
 	return fd_write_all(l->fd, b.p, b.len, err);
 }
 
-static int dir_put_fd(struct layout *l, const char *name, int fd, uint64_t size, struct den_err *err)
+static int dir_put_fd(
+	struct layout *l, const char *name, int fd, uint64_t size, struct den_err *err)
 {
 	auto_free char *temp = NULL;
 	auto_fd to = -1;

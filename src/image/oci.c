@@ -42,8 +42,10 @@ static int kind_find(struct archive *a, enum kind *ret, struct den_err *err)
 	if (archive_is_dir(a)) {
 		if (!layout)
 			return den_fail(err, DEN_INVALID, 0,
-				"the directory is no OCI layout (oci-layout and index.json are missing); a root "
-				"file system is imported by: tar -C DIR -c . | den template import --name NAME -");
+				"the directory is no OCI layout (oci-layout and index.json are "
+				"missing); a root "
+				"file system is imported by: tar -C DIR -c . | den template import "
+				"--name NAME -");
 		*ret = KIND_LAYOUT;
 	} else if (archive_is_root(a)) {
 		*ret = KIND_ROOT;
@@ -125,18 +127,19 @@ static void blob_name(const struct oci_digest *d, char out[static 80])
 	snprintf(out, 80, "blobs/sha256/%s", oci_digest_hex(d));
 }
 
-static int digest_check(const struct oci_digest *is, const struct oci_digest *want, const char *what,
-	struct den_err *err)
+static int digest_check(const struct oci_digest *is, const struct oci_digest *want,
+	const char *what, struct den_err *err)
 {
 	if (!strcmp(is->s, want->s))
 		return 0;
-	return den_fail(err, DEN_CONFLICT, 0, "%s is not what it should be: its digest is %.23s..., not %.23s...",
-		what, is->s, want->s);
+	return den_fail(err, DEN_CONFLICT, 0,
+		"%s is not what it should be: its digest is %.23s..., not %.23s...", what, is->s,
+		want->s);
 }
 
 /* A small blob, checked. */
-static int blob_text(struct oci *o, const struct oci_desc *d, const char *what, char **ret, size_t *ret_len,
-	struct den_err *err)
+static int blob_text(struct oci *o, const struct oci_desc *d, const char *what, char **ret,
+	size_t *ret_len, struct den_err *err)
 {
 	auto_free char *text = NULL;
 	struct oci_digest is;
@@ -148,8 +151,8 @@ static int blob_text(struct oci *o, const struct oci_desc *d, const char *what, 
 	if (archive_text(o->files, name, &text, &n, err) < 0)
 		return den_wrap(err, "%s", what);
 	if (n != d->size)
-		return den_fail(err, DEN_CONFLICT, 0, "%s has %zu bytes, not %llu as it should", what, n,
-			(unsigned long long)d->size);
+		return den_fail(err, DEN_CONFLICT, 0, "%s has %zu bytes, not %llu as it should",
+			what, n, (unsigned long long)d->size);
 	sha256_init(&s);
 	sha256_add(&s, text, n);
 	digest_of(&s, &is);
@@ -170,7 +173,7 @@ static bool ref_fits(const char *have, const char *want)
 	if (!colon || strchr(colon, '/'))
 		return false;
 	return !strcmp(colon + 1, want) ||
-		(strlen(want) == (size_t)(colon - have) && !strncmp(have, want, strlen(want)));
+	       (strlen(want) == (size_t)(colon - have) && !strncmp(have, want, strlen(want)));
 }
 
 static bool platform_fits(const struct oci_desc *d, const char *arch)
@@ -193,9 +196,11 @@ static int choose_fail(const struct oci_index *i, const struct oci_choice *c, co
 			buf_addf(&names, "%s/%s", d->os ? d->os : "?", d->arch ? d->arch : "?");
 	}
 	if (c->ref)
-		return den_fail(err, DEN_NOT_FOUND, 0, "there is no '%.60s' for linux/%s in it; there is: %.140s",
-			c->ref, arch, names.len ? buf_str(&names) : "nothing");
-	return den_fail(err, DEN_NOT_FOUND, 0, "there is no image for linux/%s in it; there is: %.140s", arch,
+		return den_fail(err, DEN_NOT_FOUND, 0,
+			"there is no '%.60s' for linux/%s in it; there is: %.140s", c->ref, arch,
+			names.len ? buf_str(&names) : "nothing");
+	return den_fail(err, DEN_NOT_FOUND, 0,
+		"there is no image for linux/%s in it; there is: %.140s", arch,
 		names.len ? buf_str(&names) : "nothing");
 }
 
@@ -204,8 +209,8 @@ static bool same_ref(const struct oci_desc *a, const struct oci_desc *b)
 	return a->ref && b->ref ? !strcmp(a->ref, b->ref) : a->ref == b->ref;
 }
 
-static int index_choose(const struct oci_index *i, const struct oci_choice *c, const struct oci_desc **ret,
-	struct den_err *err)
+static int index_choose(const struct oci_index *i, const struct oci_choice *c,
+	const struct oci_desc **ret, struct den_err *err)
 {
 	const char *arch = c->arch ? c->arch : oci_arch();
 	const struct oci_desc *found = NULL;
@@ -224,7 +229,8 @@ static int index_choose(const struct oci_index *i, const struct oci_choice *c, c
 	if (!found)
 		return choose_fail(i, c, arch, err);
 	if (several && !c->ref)
-		return den_fail(err, DEN_INVALID, 0, "there are several images in it; choose one with --ref%s%.60s",
+		return den_fail(err, DEN_INVALID, 0,
+			"there are several images in it; choose one with --ref%s%.60s",
 			found->ref ? ", like --ref " : "", found->ref ? found->ref : "");
 	*ret = found;
 	return 0;
@@ -236,8 +242,8 @@ static char *dup_ref(const char *s)
 }
 
 /* From the index down to a manifest. */
-static int manifest_find(struct oci *o, const struct oci_choice *choice, struct oci_manifest *ret, char **ref,
-	struct den_err *err)
+static int manifest_find(struct oci *o, const struct oci_choice *choice, struct oci_manifest *ret,
+	char **ref, struct den_err *err)
 {
 	struct oci_choice c = *choice;
 	auto_free char *text = NULL;
@@ -260,10 +266,13 @@ static int manifest_find(struct oci *o, const struct oci_choice *choice, struct 
 				*ref = dup_ref(d->ref);
 			media = d->media;
 			if (media != OCI_INDEX && media != OCI_MANIFEST)
-				r = den_fail(err, DEN_INVALID, 0, "the index points to '%.90s', which is no image",
+				r = den_fail(err, DEN_INVALID, 0,
+					"the index points to '%.90s', which is no image",
 					d->media_text ? d->media_text : "");
 			else
-				r = blob_text(o, d, media == OCI_INDEX ? "an index" : "the manifest", &next, &n, err);
+				r = blob_text(o, d,
+					media == OCI_INDEX ? "an index" : "the manifest", &next, &n,
+					err);
 		}
 		oci_index_free(&index);
 		if (r < 0)
@@ -277,15 +286,18 @@ static int manifest_find(struct oci *o, const struct oci_choice *choice, struct 
 	return den_fail(err, DEN_LIMIT, 0, "its indexes are nested deeper than %d", NESTING_MAX);
 }
 
-static int arch_check(const struct oci_config *c, const struct oci_choice *choice, struct den_err *err)
+static int arch_check(
+	const struct oci_config *c, const struct oci_choice *choice, struct den_err *err)
 {
 	const char *arch = choice->arch ? choice->arch : oci_arch();
 
 	if (c->os && *c->os && strcmp(c->os, "linux"))
-		return den_fail(err, DEN_UNSUPPORTED, 0, "the image is for %.30s, not for linux", c->os);
+		return den_fail(
+			err, DEN_UNSUPPORTED, 0, "the image is for %.30s, not for linux", c->os);
 	if (c->arch && *c->arch && strcmp(c->arch, arch))
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"the image is for %.30s, this machine is %s (--platform linux/%.30s takes it all the same)",
+			"the image is for %.30s, this machine is %s (--platform linux/%.30s takes "
+			"it all the same)",
 			c->arch, arch, c->arch);
 	return 0;
 }
@@ -295,7 +307,8 @@ static int arch_check(const struct oci_config *c, const struct oci_choice *choic
 static int layers_new(struct oci_image *i, size_t n, struct den_err *err)
 {
 	if (strv_len(i->config.diff_ids) != n)
-		return den_fail(err, DEN_INVALID, 0, "it has %zu layers, but its configuration tells of %zu", n,
+		return den_fail(err, DEN_INVALID, 0,
+			"it has %zu layers, but its configuration tells of %zu", n,
 			strv_len(i->config.diff_ids));
 	i->layers = mem_zalloc((n + 1) * sizeof(*i->layers));
 	i->n_layers = n;
@@ -305,8 +318,8 @@ static int layers_new(struct oci_image *i, size_t n, struct den_err *err)
 	return 0;
 }
 
-static int load_layout(struct oci *o, const struct oci_choice *choice, struct oci_image *ret,
-	struct den_err *err)
+static int load_layout(
+	struct oci *o, const struct oci_choice *choice, struct oci_image *ret, struct den_err *err)
 {
 	struct oci_manifest m = { 0 };
 	auto_free char *text = NULL;
@@ -317,7 +330,8 @@ static int load_layout(struct oci *o, const struct oci_choice *choice, struct oc
 		return -1;
 	if (blob_text(o, &m.config, "the configuration", &text, &n, err) == 0 &&
 		oci_config_parse(text, n, true, &ret->config, err) == 0 &&
-		arch_check(&ret->config, choice, err) == 0 && layers_new(ret, m.n_layers, err) == 0) {
+		arch_check(&ret->config, choice, err) == 0 &&
+		layers_new(ret, m.n_layers, err) == 0) {
 		for (size_t i = 0; i < m.n_layers; i++) {
 			char name[80];
 
@@ -344,8 +358,9 @@ static const struct docker_image *docker_choose(const struct docker_image *list,
 	if (c->ref)
 		den_fail(err, DEN_NOT_FOUND, 0, "there is no '%.60s' in it", c->ref);
 	else if (n > 1)
-		den_fail(err, DEN_INVALID, 0, "there are %zu images in it; choose one with --ref, like --ref '%.60s'",
-			n, list[0].tags && list[0].tags[0] ? list[0].tags[0] : "NAME");
+		den_fail(err, DEN_INVALID, 0,
+			"there are %zu images in it; choose one with --ref, like --ref '%.60s'", n,
+			list[0].tags && list[0].tags[0] ? list[0].tags[0] : "NAME");
 	if (c->ref || n > 1)
 		return NULL;
 	*tag = list[0].tags ? list[0].tags[0] : NULL;
@@ -364,7 +379,8 @@ static void digest_of_name(const char *file, struct oci_digest *ret)
 	(void)oci_digest_parse(text, ret, NULL);
 }
 
-static int docker_config(struct oci *o, const struct docker_image *d, struct oci_image *ret, struct den_err *err)
+static int docker_config(
+	struct oci *o, const struct docker_image *d, struct oci_image *ret, struct den_err *err)
 {
 	auto_free char *text = NULL;
 	struct oci_digest want, is;
@@ -382,8 +398,8 @@ static int docker_config(struct oci *o, const struct docker_image *d, struct oci
 	return oci_config_parse(text, n, true, &ret->config, err);
 }
 
-static int load_docker(struct oci *o, const struct oci_choice *choice, struct oci_image *ret,
-	struct den_err *err)
+static int load_docker(
+	struct oci *o, const struct oci_choice *choice, struct oci_image *ret, struct den_err *err)
 {
 	const struct docker_image *d;
 	struct docker_image *list;
@@ -403,7 +419,8 @@ static int load_docker(struct oci *o, const struct oci_choice *choice, struct oc
 
 			ret->layers[i].file = mem_strdup(d->layers[i]);
 			digest_of_name(d->layers[i], &ret->layers[i].digest);
-			if (ret->layers[i].digest.s[0] && archive_file(o->files, d->layers[i], &f, NULL) == 0)
+			if (ret->layers[i].digest.s[0] &&
+				archive_file(o->files, d->layers[i], &f, NULL) == 0)
 				ret->layers[i].size = f.size;
 		}
 		ret->ref = dup_ref(tag);
@@ -413,21 +430,44 @@ static int load_docker(struct oci *o, const struct oci_choice *choice, struct oc
 	return r;
 }
 
-static int load_root(struct oci *o, const struct oci_choice *choice, struct oci_image *ret,
-	struct den_err *err)
+static int load_root(
+	struct oci *o, const struct oci_choice *choice, struct oci_image *ret, struct den_err *err)
 {
 	(void)o;
 	if (choice->ref)
-		return den_fail(err, DEN_INVALID, 0, "--ref chooses among images, and this is one root file system");
+		return den_fail(err, DEN_INVALID, 0,
+			"--ref chooses among images, and this is one root file system");
 	ret->layers = mem_zalloc(sizeof(*ret->layers));
 	ret->n_layers = 1;
 	return 0;
 }
 
-int oci_image_load(struct oci *o, const struct oci_choice *choice, struct oci_image *ret,
-	struct den_err *err)
+/* Also of a layer that will not be read because it is here already: an image that lacks one is broken. */
+static int layers_check(struct oci *o, const struct oci_image *i, struct den_err *err)
 {
-	int (*const load[])(struct oci *, const struct oci_choice *, struct oci_image *, struct den_err *) = {
+	for (size_t k = 0; k < i->n_layers; k++) {
+		const struct oci_layer *l = &i->layers[k];
+		struct archive_file f;
+
+		if (!l->file)
+			continue;
+		if (archive_file(o->files, l->file, &f, err) < 0)
+			return den_wrap(err, "layer %zu", k + 1);
+		if (f.own)
+			close(f.fd);
+		if (l->digest.s[0] && f.size != l->size)
+			return den_fail(err, DEN_CONFLICT, 0,
+				"layer %zu has %llu bytes, not %llu as it should", k + 1,
+				(unsigned long long)f.size, (unsigned long long)l->size);
+	}
+	return 0;
+}
+
+int oci_image_load(
+	struct oci *o, const struct oci_choice *choice, struct oci_image *ret, struct den_err *err)
+{
+	int (*const load[])(
+		struct oci *, const struct oci_choice *, struct oci_image *, struct den_err *) = {
 		[KIND_LAYOUT] = load_layout,
 		[KIND_ARCHIVE] = load_layout,
 		[KIND_DOCKER] = load_docker,
@@ -435,7 +475,7 @@ int oci_image_load(struct oci *o, const struct oci_choice *choice, struct oci_im
 	};
 	struct oci_image i = { 0 };
 
-	if (load[o->kind](o, choice, &i, err) < 0) {
+	if (load[o->kind](o, choice, &i, err) < 0 || layers_check(o, &i, err) < 0) {
 		oci_image_free(&i);
 		return den_wrap(err, "%s", kind_str[o->kind]);
 	}
@@ -481,8 +521,8 @@ int oci_layer_open(struct oci *o, const struct oci_layer *l, uint64_t max, struc
 
 	r->layer = l;
 	r->file.fd = -1;
-	if ((l->file ? archive_file(o->files, l->file, &r->file, err) :
-		       archive_whole(o->files, &r->file, err)) < 0) {
+	if ((l->file ? archive_file(o->files, l->file, &r->file, err)
+		     : archive_whole(o->files, &r->file, err)) < 0) {
 		free(r);
 		return -1;
 	}
@@ -540,7 +580,8 @@ int oci_layer_end(struct oci_reader *r, struct oci_digest *ret, struct den_err *
 	digest_of(&r->plain, &plain);
 	if (r->layer->digest.s[0] && digest_check(&packed, &r->layer->digest, "the layer", err) < 0)
 		return -1;
-	if (r->layer->diff_id.s[0] && digest_check(&plain, &r->layer->diff_id, "the unpacked layer", err) < 0)
+	if (r->layer->diff_id.s[0] &&
+		digest_check(&plain, &r->layer->diff_id, "the unpacked layer", err) < 0)
 		return -1;
 	*ret = plain;
 	return 0;

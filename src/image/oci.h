@@ -39,8 +39,8 @@ struct oci_image {
 	size_t n_layers;
 	char *ref; /* the name it had; NULL: none */
 };
-int oci_image_load(struct oci *o, const struct oci_choice *choice, struct oci_image *ret,
-	struct den_err *err);
+int oci_image_load(
+	struct oci *o, const struct oci_choice *choice, struct oci_image *ret, struct den_err *err);
 void oci_image_free(struct oci_image *i);
 
 /* The plain tar of a layer. */

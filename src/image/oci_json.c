@@ -15,7 +15,8 @@ int oci_digest_parse(const char *text, struct oci_digest *ret, struct den_err *e
 	if (!text)
 		return den_fail(err, DEN_INVALID, 0, "a digest is missing");
 	if (!strncmp(text, "sha512:", 7))
-		return den_fail(err, DEN_UNSUPPORTED, 0, "digests of sha512 are not supported; sha256 is");
+		return den_fail(
+			err, DEN_UNSUPPORTED, 0, "digests of sha512 are not supported; sha256 is");
 	if (strncmp(text, "sha256:", 7) || strlen(text) != 71 ||
 		strspn(text + 7, "0123456789abcdef") != 64)
 		return den_fail(err, DEN_INVALID, 0, "'%.80s' is not a digest", text);
@@ -76,7 +77,8 @@ static int desc_get(const json_t *j, struct oci_desc *ret, struct den_err *err)
 	const char *media, *digest, *ref = NULL, *os = NULL, *arch = NULL;
 	const json_t *notes, *platform;
 
-	if (json_in_text(j, "mediaType", &media, err) < 0 || json_in_text(j, "digest", &digest, err) < 0 ||
+	if (json_in_text(j, "mediaType", &media, err) < 0 ||
+		json_in_text(j, "digest", &digest, err) < 0 ||
 		oci_digest_parse(digest, &ret->digest, err) < 0 ||
 		json_in_size(j, "size", &ret->size, err) < 0 ||
 		json_in_object(j, "annotations", &notes, err) < 0 ||
@@ -121,7 +123,8 @@ static int kind_check(const json_t *j, enum oci_media media, const char *what, s
 	if (json_in_text(j, "mediaType", &text, err) < 0)
 		return -1;
 	if (text && *text && oci_media_of(text) != media)
-		return den_fail(err, DEN_INVALID, 0, "what should be %s has the media type '%.90s'", what, text);
+		return den_fail(err, DEN_INVALID, 0, "what should be %s has the media type '%.90s'",
+			what, text);
 	return 0;
 }
 
@@ -155,7 +158,8 @@ void oci_index_free(struct oci_index *i)
 static int manifest_check(const struct oci_manifest *m, struct den_err *err)
 {
 	if (m->config.media != OCI_CONFIG)
-		return den_fail(err, DEN_INVALID, 0, "it is no container image: its configuration is '%.80s'",
+		return den_fail(err, DEN_INVALID, 0,
+			"it is no container image: its configuration is '%.80s'",
 			m->config.media_text ? m->config.media_text : "of no type");
 	if (!m->n_layers)
 		return den_fail(err, DEN_INVALID, 0, "it has no layers");
@@ -164,11 +168,13 @@ static int manifest_check(const struct oci_manifest *m, struct den_err *err)
 
 		if (l->media == OCI_FOREIGN)
 			return den_fail(err, DEN_UNSUPPORTED, 0,
-				"layer %zu may not be distributed (a foreign layer), so it is not in the image",
+				"layer %zu may not be distributed (a foreign layer), so it is not "
+				"in the image",
 				i + 1);
 		if (l->media != OCI_LAYER)
-			return den_fail(err, DEN_INVALID, 0, "layer %zu has the media type '%.80s', which is no layer",
-				i + 1, l->media_text ? l->media_text : "");
+			return den_fail(err, DEN_INVALID, 0,
+				"layer %zu has the media type '%.80s', which is no layer", i + 1,
+				l->media_text ? l->media_text : "");
 	}
 	return 0;
 }
@@ -184,7 +190,8 @@ int oci_manifest_parse(const char *text, size_t n, struct oci_manifest *ret, str
 		json_in_array(j, "layers", &layers, err) < 0)
 		return den_wrap(err, "manifest");
 	if (!config || !layers)
-		return den_fail(err, DEN_INVALID, 0, "manifest: '%s' is missing", config ? "layers" : "config");
+		return den_fail(err, DEN_INVALID, 0, "manifest: '%s' is missing",
+			config ? "layers" : "config");
 	if (desc_get(config, &m.config, err) < 0 ||
 		descs_get(layers, OCI_LAYERS_MAX, "layers", &m.layers, &m.n_layers, err) < 0 ||
 		manifest_check(&m, err) < 0) {
@@ -208,16 +215,19 @@ static int defaults_get(const json_t *j, struct oci_config *c, struct den_err *e
 {
 	const char *user = NULL, *workdir = NULL;
 
-	if (json_in_text(j, "User", &user, err) < 0 || json_in_text(j, "WorkingDir", &workdir, err) < 0 ||
+	if (json_in_text(j, "User", &user, err) < 0 ||
+		json_in_text(j, "WorkingDir", &workdir, err) < 0 ||
 		json_in_texts(j, "Env", &c->env, err) < 0 ||
 		json_in_texts(j, "Entrypoint", &c->entrypoint, err) < 0 ||
 		json_in_texts(j, "Cmd", &c->cmd, err) < 0)
 		return -1;
 	for (size_t i = 0; c->env && c->env[i]; i++)
 		if (!strchr(c->env[i], '=') || c->env[i][0] == '=')
-			return den_fail(err, DEN_INVALID, 0, "'Env' holds '%.60s', which is no NAME=value", c->env[i]);
+			return den_fail(err, DEN_INVALID, 0,
+				"'Env' holds '%.60s', which is no NAME=value", c->env[i]);
 	if (workdir && *workdir && *workdir != '/')
-		return den_fail(err, DEN_INVALID, 0, "'WorkingDir' is '%.60s', which is not absolute", workdir);
+		return den_fail(err, DEN_INVALID, 0,
+			"'WorkingDir' is '%.60s', which is not absolute", workdir);
 	c->user = user && *user ? mem_strdup(user) : NULL;
 	c->workdir = workdir && *workdir ? mem_strdup(workdir) : NULL;
 	return 0;
@@ -235,8 +245,8 @@ static int diff_ids_get(const json_t *j, bool need, struct oci_config *c, struct
 	if (need && !c->diff_ids)
 		return den_fail(err, DEN_INVALID, 0, "'rootfs.diff_ids' is missing");
 	if (strv_len(c->diff_ids) > OCI_LAYERS_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "it has %zu layers; the limit is %d", strv_len(c->diff_ids),
-			OCI_LAYERS_MAX);
+		return den_fail(err, DEN_LIMIT, 0, "it has %zu layers; the limit is %d",
+			strv_len(c->diff_ids), OCI_LAYERS_MAX);
 	for (size_t i = 0; c->diff_ids && c->diff_ids[i]; i++)
 		if (oci_digest_parse(c->diff_ids[i], &d, err) < 0)
 			return den_wrap(err, "'rootfs.diff_ids'");
@@ -248,8 +258,10 @@ static int config_get(const json_t *j, bool need_layers, struct oci_config *c, s
 	const char *os = NULL, *arch = NULL;
 	const json_t *inner;
 
-	if (json_in_text(j, "os", &os, err) < 0 || json_in_text(j, "architecture", &arch, err) < 0 ||
-		json_in_object(j, "config", &inner, err) < 0 || diff_ids_get(j, need_layers, c, err) < 0 ||
+	if (json_in_text(j, "os", &os, err) < 0 ||
+		json_in_text(j, "architecture", &arch, err) < 0 ||
+		json_in_object(j, "config", &inner, err) < 0 ||
+		diff_ids_get(j, need_layers, c, err) < 0 ||
 		(inner && defaults_get(inner, c, err) < 0))
 		return -1;
 	c->os = dup_or_null(os);
@@ -257,8 +269,8 @@ static int config_get(const json_t *j, bool need_layers, struct oci_config *c, s
 	return 0;
 }
 
-int oci_config_parse(const char *text, size_t n, bool need_layers, struct oci_config *ret,
-	struct den_err *err)
+int oci_config_parse(
+	const char *text, size_t n, bool need_layers, struct oci_config *ret, struct den_err *err)
 {
 	struct oci_config c = { 0 };
 	auto_json j = NULL;
@@ -290,7 +302,8 @@ static int docker_image_get(const json_t *j, struct docker_image *ret, struct de
 {
 	const char *config;
 
-	if (json_in_text(j, "Config", &config, err) < 0 || json_in_texts(j, "RepoTags", &ret->tags, err) < 0 ||
+	if (json_in_text(j, "Config", &config, err) < 0 ||
+		json_in_texts(j, "RepoTags", &ret->tags, err) < 0 ||
 		json_in_texts(j, "Layers", &ret->layers, err) < 0)
 		return -1;
 	if (!config || !*config)
@@ -298,14 +311,14 @@ static int docker_image_get(const json_t *j, struct docker_image *ret, struct de
 	if (!ret->layers)
 		return den_fail(err, DEN_INVALID, 0, "it has no layers");
 	if (strv_len(ret->layers) > OCI_LAYERS_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "it has %zu layers; the limit is %d", strv_len(ret->layers),
-			OCI_LAYERS_MAX);
+		return den_fail(err, DEN_LIMIT, 0, "it has %zu layers; the limit is %d",
+			strv_len(ret->layers), OCI_LAYERS_MAX);
 	ret->config = mem_strdup(config);
 	return 0;
 }
 
-int docker_manifest_parse(const char *text, size_t n, struct docker_image **ret, size_t *ret_n,
-	struct den_err *err)
+int docker_manifest_parse(
+	const char *text, size_t n, struct docker_image **ret, size_t *ret_n, struct den_err *err)
 {
 	struct docker_image *d;
 	auto_json j = NULL;
@@ -341,8 +354,9 @@ void docker_images_free(struct docker_image *d, size_t n)
 static const char *arch_of_machine(const char *machine)
 {
 	static const char *const names[][2] = { { "x86_64", "amd64" }, { "aarch64", "arm64" },
-		{ "armv7l", "arm" }, { "armv6l", "arm" }, { "i686", "386" }, { "ppc64le", "ppc64le" },
-		{ "s390x", "s390x" }, { "riscv64", "riscv64" }, { "loongarch64", "loong64" } };
+		{ "armv7l", "arm" }, { "armv6l", "arm" }, { "i686", "386" },
+		{ "ppc64le", "ppc64le" }, { "s390x", "s390x" }, { "riscv64", "riscv64" },
+		{ "loongarch64", "loong64" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(names[i][0], machine))
@@ -372,10 +386,12 @@ int oci_platform_parse(const char *text, char ret[static 32], struct den_err *er
 	if (!strncmp(text, "linux/", 6))
 		arch = text + 6;
 	else if (slash && slash[1] != 'v')
-		return den_fail(err, DEN_UNSUPPORTED, 0, "platform '%.60s': only linux/... can run here", text);
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"platform '%.60s': only linux/... can run here", text);
 	n = strcspn(arch, "/");
 	if (!n || n > 31 || strspn(arch, "abcdefghijklmnopqrstuvwxyz0123456789_") < n)
-		return den_fail(err, DEN_INVALID, 0, "'%.60s' is no platform; write it like linux/arm64", text);
+		return den_fail(err, DEN_INVALID, 0,
+			"'%.60s' is no platform; write it like linux/arm64", text);
 	snprintf(ret, 32, "%.*s", (int)n, arch);
 	return 0;
 }

@@ -65,8 +65,8 @@ struct oci_config {
 	char *text; /* all of it */
 };
 /* need_layers: a configuration without rootfs.diff_ids is refused */
-int oci_config_parse(const char *text, size_t n, bool need_layers, struct oci_config *ret,
-	struct den_err *err);
+int oci_config_parse(
+	const char *text, size_t n, bool need_layers, struct oci_config *ret, struct den_err *err);
 void oci_config_free(struct oci_config *c);
 
 /* An image in the manifest.json of `docker save`: names of files in the archive. */
@@ -74,8 +74,8 @@ struct docker_image {
 	char *config;
 	char **tags, **layers;
 };
-int docker_manifest_parse(const char *text, size_t n, struct docker_image **ret, size_t *ret_n,
-	struct den_err *err);
+int docker_manifest_parse(
+	const char *text, size_t n, struct docker_image **ret, size_t *ret_n, struct den_err *err);
 void docker_images_free(struct docker_image *d, size_t n);
 
 /* "amd64" for "x86_64": what images call the architecture of this machine. */

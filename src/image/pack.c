@@ -36,10 +36,12 @@ int packer_new(enum export_pack pack, struct packer **ret, struct den_err *err)
 	sha256_init(&p->packed);
 	/* zlib writes no time and no name into its gzip header: the same bytes each time */
 	if (pack == EXPORT_GZIP)
-		ok = deflateInit2(&p->z, GZIP_LEVEL, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK;
+		ok = deflateInit2(&p->z, GZIP_LEVEL, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) ==
+		     Z_OK;
 	if (pack == EXPORT_ZSTD)
 		ok = (p->zstd = ZSTD_createCCtx()) != NULL &&
-			!ZSTD_isError(ZSTD_CCtx_setParameter(p->zstd, ZSTD_c_compressionLevel, ZSTD_LEVEL));
+		     !ZSTD_isError(
+			     ZSTD_CCtx_setParameter(p->zstd, ZSTD_c_compressionLevel, ZSTD_LEVEL));
 	if (!ok)
 		den_fail(err, DEN_INTERNAL, ENOMEM, "compress");
 	if (p->fd < 0 || !ok) {

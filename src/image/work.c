@@ -36,10 +36,13 @@ void work_time(int64_t wall_ms, char out[static 32])
 	format_time(wall_ms, out);
 }
 
-int work_box(const struct work *w, const char *template_ref, struct den_box **ret, struct den_err *err)
+int work_box(
+	const struct work *w, const char *template_ref, struct den_box **ret, struct den_err *err)
 {
-	struct den_box_spec spec = { .size = sizeof(spec), .template_name = template_ref,
-		.net = "none", .history = strcmp(template_ref, "empty") ? "manual" : "off" };
+	struct den_box_spec spec = { .size = sizeof(spec),
+		.template_name = template_ref,
+		.net = "none",
+		.history = strcmp(template_ref, "empty") ? "manual" : "off" };
 
 	if (interrupt_check(err) < 0)
 		return -1;

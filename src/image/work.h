@@ -36,7 +36,8 @@ void work_time(int64_t wall_ms, char out[static 32]);
 
 /* A box for one step, without a network. It keeps history only so far as a template is made from it. What
  * is in it is gone with it. */
-int work_box(const struct work *w, const char *template_ref, struct den_box **ret, struct den_err *err);
+int work_box(
+	const struct work *w, const char *template_ref, struct den_box **ret, struct den_err *err);
 /* Deletes the box and closes the handle: for auto_den_box, so no step leaves one behind. */
 void work_box_end(struct den_box **box);
 void work_template_end(struct den_template **t);

@@ -310,23 +310,26 @@ int req_merge(struct client *c, const struct wire_frame *f, struct buf *out, str
 	return r;
 }
 
-static int merge_done(struct keeper *k, bool ok, uint64_t *ret, struct den_err *err)
+/* What was written besides the merge meanwhile can be had from a checkpoint. The mark stays until the row
+ * names the work without it: if this keeper dies before, the next one goes on here. */
+static int merge_give_up(struct keeper *k, bool touched, struct den_err *err)
+{
+	uint64_t fallback = (uint64_t)k->row.pending, before;
+
+	if (touched && box_checkpoint_if_changed(k, CKPT_ROLLBACK, "a merge that was given up", &before, err))
+		return box_rollback(k, fallback, false, &before, err);
+	k->row.pending = -1;
+	return store_put(k->store, &k->row, err);
+}
+
+static int merge_done(struct keeper *k, enum merge_end how, uint64_t *ret, struct den_err *err)
 {
 	uint64_t fallback = (uint64_t)k->row.pending;
 	auto_buf message = { 0 };
-	int r;
 
 	k->merging = false;
-	if (!ok) {
-		uint64_t before;
-
-		k->row.pending = -1;
-		/* nothing was applied yet, most of the time: then there is nothing to roll back */
-		r = box_checkpoint_if_changed(k, CKPT_ROLLBACK, "a merge that was given up", &before, err);
-		if (r == 0)
-			return store_put(k->store, &k->row, err);
-		return box_rollback(k, fallback, false, &before, err);
-	}
+	if (how != MERGE_END_DONE)
+		return merge_give_up(k, how != MERGE_END_UNTOUCHED, err);
 	buf_addf(&message, "merge of %s", k->merge_from);
 	k->row.pending = -1; /* goes in the same transaction */
 	if (box_checkpoint(k, CKPT_MERGE, buf_str(&message), k->merge_from, ret, err) == 0)
@@ -343,25 +346,24 @@ void merge_client_gone(struct client *c)
 	if (!c->merging || !c->k->merging)
 		return;
 	c->merging = false;
-	(void)merge_done(c->k, false, &number, &err);
+	(void)merge_done(c->k, MERGE_END_BROKEN, &number, &err);
 }
 
 int req_merge_end(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	struct keeper *k = c->k;
-	bool ok = field_u64(f, F_FLAGS, 0) & 1;
-	uint64_t number = 0;
+	uint64_t how = field_u64(f, F_FLAGS, 0), number = 0;
 	int r;
 
 	if (!c->merging || !k->merging)
 		return den_fail(err, DEN_CONFLICT, 0, "no merge is under way");
 	c->merging = false;
-	r = merge_done(k, ok, &number, err);
+	r = merge_done(k, (enum merge_end)how, &number, err);
 	if (k->merge_was_down && box_is_up(k)) {
 		k->stopping = true;
 		box_down(k, NULL);
 	}
-	if (r == 0 && ok)
+	if (r == 0 && how == MERGE_END_DONE)
 		wire_put_u64(out, F_NUMBER, number);
 	return r;
 }

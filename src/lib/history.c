@@ -332,14 +332,14 @@ static int merge_listen(struct merge *m, struct den_err *err)
 	return r;
 }
 
-static int merge_end(struct den_box *box, bool applied, struct merge *m, struct den_err *err)
+static int merge_end(struct den_box *box, enum merge_end how, struct merge *m, struct den_err *err)
 {
 	auto_buf req = { 0 }, out = { 0 };
 
-	wire_put_u64(&req, F_FLAGS, applied);
+	wire_put_u64(&req, F_FLAGS, how);
 	if (box_ask(box, WM_MERGE_END, &req, 0, &out, err) < 0)
 		return -1;
-	if (applied)
+	if (how == MERGE_END_DONE)
 		m->result.checkpoint = (int64_t)number_of(&out, F_NUMBER, 0);
 	return 0;
 }
@@ -379,11 +379,11 @@ int den_merge(struct den_box *box, const char *fork, const struct den_merge_rule
 	if (r > 0) {
 		r = files_apply_layer(box, merge_source, &m, err);
 		if (r == 0)
-			r = merge_end(box, true, &m, err);
+			r = merge_end(box, MERGE_END_DONE, &m, err);
 		else
-			(void)merge_end(box, false, &m, &unheard);
+			(void)merge_end(box, MERGE_END_BROKEN, &m, &unheard);
 	} else {
-		(void)merge_end(box, false, &m, &unheard);
+		(void)merge_end(box, MERGE_END_UNTOUCHED, &m, &unheard);
 	}
 	stream_close(&m.stream);
 	if (ret)

@@ -72,10 +72,12 @@ static int open_far(int dirfd, const char *path, const char **ret_name)
 
 	while (fd >= 0 && strlen(path) >= PATH_MAX) {
 		char part[PATH_MAX];
-		const char *slash = memrchr(path, '/', PATH_MAX - 1);
+		const char *slash = path + PATH_MAX - 2;
 		int next;
 
-		if (!slash) {
+		while (slash > path && *slash != '/')
+			slash--;
+		if (slash == path) {
 			errno = ENAMETOOLONG;
 			return -1;
 		}

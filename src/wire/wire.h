@@ -80,7 +80,7 @@ enum wire_type {
 	WM_FORK_POINT,	/* F_REF -> F_FROM "ID@N" for a create; it cannot be thinned for a minute */
 	WM_DIFF,		/* S: F_REF, F_REF2, F_FLAGS: enum diff_form */
 	WM_MERGE,	/* S: F_FROM "ID@N", F_RULE and F_CHOICE pairs -> records: conflicts, counts; a layer */
-	WM_MERGE_END,	/* F_FLAGS bit 0: the layer was applied -> F_NUMBER; else it is undone */
+	WM_MERGE_END,	/* F_FLAGS: enum merge_end -> F_NUMBER of one that is done */
 	WM_RECORD,	/* a part of an answer */
 	/* templates; the clerk's, but for COMMIT */
 	WM_COMMIT,	/* S: F_REF, template options -> F_ID */
@@ -123,6 +123,8 @@ enum wire_field {
 
 /* Forms of a diff. */
 enum diff_form { DIFF_RECORDS, DIFF_TEXT, DIFF_TAR };
+/* How a merge ended for its client: nothing of it reached the box, or all, or who knows what. */
+enum merge_end { MERGE_END_BROKEN, MERGE_END_DONE, MERGE_END_UNTOUCHED };
 
 struct wire_frame {
 	uint8_t type;

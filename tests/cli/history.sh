@@ -99,6 +99,27 @@ test_every_change_leaves_a_checkpoint_on_a_plain_pool() {
 	is kind "$(den pool --json | js 'v["kind"]')" plain
 }
 
+#@ root user range
+test_what_a_start_makes_is_no_change() {
+	local b
+	mkdir shared
+	b=$(box --mount "$PWD/shared:/a/b/shared")
+	den exec "$b" -- true
+	is "with a mount point" "$(points "$b")" 1
+	try den undo "$b"
+	want_rc 3
+	in_box "$b" 'echo 1 >/a/b/shared/f'
+	is "in what is shared" "$(points "$b")" 1
+	in_box "$b" 'echo 1 >/root/f'
+	den rollback "$b" base >/dev/null
+	den exec "$b" -- true
+	try den undo "$b"
+	want_rc 3
+	is "after a rollback" "$(points "$b")" 2
+	is "what is shared stays" "$(cat shared/f)" 1
+	den exec "$(den fork "$b")" -- cat /a/b/shared/f >/dev/null
+}
+
 #@ root user
 test_log_draws_a_tree() {
 	local b

@@ -34,11 +34,14 @@ TEST(dockerfile_steps_keep_their_lines_and_texts)
 	struct dockerfile d;
 	struct den_err err;
 
-	CHECK(parse("# a comment\n\nFROM host AS one\r\n  run echo a \\\n  # inside\n\n   b\nCMD [\"x\", \"y z\"]\n", &d,
-		      &err) == 0);
+	CHECK(parse("# a comment\n\nFROM host AS one\r\n  run echo a \\\n  # inside\n\n   b\nCMD "
+		    "[\"x\", \"y z\"]\n",
+		      &d, &err) == 0);
 	CHECK(d.n == 3);
-	CHECK(d.steps[0].kind == DF_FROM && d.steps[0].line == 3 && !strcmp(d.steps[0].text, "host AS one"));
-	CHECK(d.steps[1].kind == DF_RUN && d.steps[1].line == 4 && !strcmp(d.steps[1].text, "echo a    b"));
+	CHECK(d.steps[0].kind == DF_FROM && d.steps[0].line == 3 &&
+		!strcmp(d.steps[0].text, "host AS one"));
+	CHECK(d.steps[1].kind == DF_RUN && d.steps[1].line == 4 &&
+		!strcmp(d.steps[1].text, "echo a    b"));
 	CHECK(d.steps[2].kind == DF_CMD && d.steps[2].line == 8 && strv_len(d.steps[2].list) == 2);
 	CHECK(!strcmp(d.steps[2].list[1], "y z"));
 	dockerfile_free(&d);
@@ -74,16 +77,19 @@ TEST(dockerfile_flags_are_taken_off_and_unknown_ones_refused)
 	struct den_err err;
 
 	CHECK(parse("FROM a\nCOPY --from=b --chown=1:2 x y /z/\n", &d, &err) == 0);
-	CHECK(!strcmp(df_flag(&d.steps[1], "from"), "b") && !strcmp(df_flag(&d.steps[1], "chown"), "1:2"));
+	CHECK(!strcmp(df_flag(&d.steps[1], "from"), "b") &&
+		!strcmp(df_flag(&d.steps[1], "chown"), "1:2"));
 	CHECK(!df_flag(&d.steps[1], "chmod") && !strcmp(d.steps[1].text, "x y /z/"));
 	dockerfile_free(&d);
 	CHECK(refused("FROM a\nCOPY --form=b x y\n", "did you mean --from?"));
-	CHECK(refused("FROM a\nRUN --mount=type=cache,target=/x ls\n", "line 2: RUN --mount is not supported"));
+	CHECK(refused("FROM a\nRUN --mount=type=cache,target=/x ls\n",
+		"line 2: RUN --mount is not supported"));
 }
 
 TEST(dockerfile_mistakes_name_the_line_and_the_nearest_word)
 {
-	CHECK(refused("FROM a\n\nRNU ls\n", "line 3: there is no instruction 'RNU'; did you mean RUN?"));
+	CHECK(refused(
+		"FROM a\n\nRNU ls\n", "line 3: there is no instruction 'RNU'; did you mean RUN?"));
 	CHECK(refused("FROM a\nfrobnicate\n", "line 2: there is no instruction 'frobnicate'"));
 	CHECK(refused("RUN ls\nFROM a\n", "line 1: RUN stands before FROM"));
 	CHECK(refused("", "there is no FROM"));
@@ -107,7 +113,8 @@ TEST(dockerfile_heredocs_belong_to_their_step)
 	struct dockerfile d;
 	struct den_err err;
 
-	CHECK(parse("FROM a\nRUN <<EOF\n# no comment\necho \\\nx\nEOF\nCOPY <<-\"A\" <<B /d/\n\t$x\n\tA\ntwo\nB\n"
+	CHECK(parse("FROM a\nRUN <<EOF\n# no comment\necho \\\nx\nEOF\nCOPY <<-\"A\" <<B "
+		    "/d/\n\t$x\n\tA\ntwo\nB\n"
 		    "RUN cat <<<word\nRUN echo $((1<<2))\n",
 		      &d, &err) == 0);
 	CHECK(d.n == 5);
@@ -144,11 +151,29 @@ static const char *lookup(const char *name, void *user)
 TEST(variables_expand_as_in_a_shell)
 {
 	static const char *const cases[][2] = {
-		{ "a$X", "aone" }, { "${X}b", "oneb" }, { "$Xb", "" }, { "$long_1.", "L." }, { "${NO:-d}", "d" },
-		{ "${EMPTY:-d}", "d" }, { "${EMPTY-d}", "" }, { "${X:+y}", "y" }, { "${NO:+y}", "" },
-		{ "${EMPTY+y}", "y" }, { "${NO:-${X}z}", "onez" }, { "'$X'", "$X" }, { "\"$X y\"", "one y" },
-		{ "\\$X", "$X" }, { "\"\\$X\"", "$X" }, { "a\\ b", "a b" }, { "\"a\\b\"", "a\\b" }, { "$", "$" },
-		{ "a$ b", "a$ b" }, { "${NO}", "" }, { "\"it's\"", "it's" }, { "${X:?no}", "one" }, { "100%", "100%" },
+		{ "a$X", "aone" },
+		{ "${X}b", "oneb" },
+		{ "$Xb", "" },
+		{ "$long_1.", "L." },
+		{ "${NO:-d}", "d" },
+		{ "${EMPTY:-d}", "d" },
+		{ "${EMPTY-d}", "" },
+		{ "${X:+y}", "y" },
+		{ "${NO:+y}", "" },
+		{ "${EMPTY+y}", "y" },
+		{ "${NO:-${X}z}", "onez" },
+		{ "'$X'", "$X" },
+		{ "\"$X y\"", "one y" },
+		{ "\\$X", "$X" },
+		{ "\"\\$X\"", "$X" },
+		{ "a\\ b", "a b" },
+		{ "\"a\\b\"", "a\\b" },
+		{ "$", "$" },
+		{ "a$ b", "a$ b" },
+		{ "${NO}", "" },
+		{ "\"it's\"", "it's" },
+		{ "${X:?no}", "one" },
+		{ "100%", "100%" },
 	};
 	struct den_err err;
 
@@ -165,8 +190,8 @@ TEST(variables_expand_as_in_a_shell)
 
 TEST(variables_that_make_no_sense_are_refused)
 {
-	static const char *const bad[] = { "${X", "${", "${}", "${X:-a", "'a", "\"a", "${X##*/}", "${NO:?is needed}",
-		"${1}" };
+	static const char *const bad[] = { "${X", "${", "${}", "${X:-a", "'a", "\"a", "${X##*/}",
+		"${NO:?is needed}", "${1}" };
 	struct den_err err;
 	char deep[400] = "";
 
@@ -178,7 +203,8 @@ TEST(variables_that_make_no_sense_are_refused)
 	}
 	for (int i = 0; i < 40; i++)
 		strcat(deep, "${A:-");
-	CHECK(df_expand(deep, '\\', lookup, NULL, &(char *){ NULL }, &err) < 0 && err.code == DEN_LIMIT);
+	CHECK(df_expand(deep, '\\', lookup, NULL, &(char *){ NULL }, &err) < 0 &&
+		err.code == DEN_LIMIT);
 }
 
 static const char *huge(const char *name, void *user)
@@ -207,16 +233,19 @@ TEST(pairs_are_read_in_both_spellings)
 	struct den_err err;
 
 	CHECK(df_pairs("A=1 B=\"two words\" C=a\\ b", '\\', false, &names, &values, &err) == 0);
-	CHECK(strv_len(names) == 3 && !strcmp(values[1], "\"two words\"") && !strcmp(values[2], "a\\ b"));
+	CHECK(strv_len(names) == 3 && !strcmp(values[1], "\"two words\"") &&
+		!strcmp(values[2], "a\\ b"));
 	strv_free(names);
 	strv_free(values);
 	names = values = NULL;
 	CHECK(df_pairs("A  one two = three", '\\', false, &names, &values, &err) == 0);
-	CHECK(strv_len(names) == 1 && !strcmp(names[0], "A") && !strcmp(values[0], "one two = three"));
+	CHECK(strv_len(names) == 1 && !strcmp(names[0], "A") &&
+		!strcmp(values[0], "one two = three"));
 	strv_free(names);
 	strv_free(values);
 	names = values = NULL;
-	CHECK(df_pairs("A=1 B", '\\', false, &names, &values, &err) < 0 && strstr(err.msg, "B=VALUE"));
+	CHECK(df_pairs("A=1 B", '\\', false, &names, &values, &err) < 0 &&
+		strstr(err.msg, "B=VALUE"));
 	CHECK(df_pairs("A", '\\', false, &names, &values, &err) < 0);
 	CHECK(df_pairs("=x", '\\', false, &names, &values, &err) < 0);
 	CHECK(df_pairs("A B=2", '\\', true, &names, &values, &err) == 0);
@@ -229,18 +258,36 @@ TEST(path_patterns_match_parts_and_depths)
 		const char *pattern, *path;
 		bool yes;
 	} cases[] = {
-		{ "*.txt", "a.txt", true }, { "*.txt", "d/a.txt", false }, { "d/*", "d/a", true }, { "d/*", "d/a/b", false },
-		{ "**/a", "a", true }, { "**/a", "x/y/a", true }, { "**/a", "x/y/ab", false }, { "d/**", "d/x/y", true },
-		{ "**/*.o", "x/y.o", true }, { "a?c", "abc", true }, { "a?c", "a/c", false }, { "[a-c]x", "bx", true },
-		{ "[^a-c]x", "bx", false }, { "[^a-c]x", "dx", true }, { "\\*", "*", true }, { "\\*", "a", false },
-		{ "a*b*c", "aXbYbc", true }, { "a**", "abc", true }, { "", "a", false }, { "a/**/z", "a/b/c/z", true },
-		{ "a/**/z", "a/z", true }, { "[", "[", true }, { "*", "", false },
+		{ "*.txt", "a.txt", true },
+		{ "*.txt", "d/a.txt", false },
+		{ "d/*", "d/a", true },
+		{ "d/*", "d/a/b", false },
+		{ "**/a", "a", true },
+		{ "**/a", "x/y/a", true },
+		{ "**/a", "x/y/ab", false },
+		{ "d/**", "d/x/y", true },
+		{ "**/*.o", "x/y.o", true },
+		{ "a?c", "abc", true },
+		{ "a?c", "a/c", false },
+		{ "[a-c]x", "bx", true },
+		{ "[^a-c]x", "bx", false },
+		{ "[^a-c]x", "dx", true },
+		{ "\\*", "*", true },
+		{ "\\*", "a", false },
+		{ "a*b*c", "aXbYbc", true },
+		{ "a**", "abc", true },
+		{ "", "a", false },
+		{ "a/**/z", "a/b/c/z", true },
+		{ "a/**/z", "a/z", true },
+		{ "[", "[", true },
+		{ "*", "", false },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		if (path_match(cases[i].pattern, cases[i].path) != cases[i].yes && *cases[i].path)
 			fprintf(stderr, "  '%s' '%s'\n", cases[i].pattern, cases[i].path);
-		CHECK(!*cases[i].path || path_match(cases[i].pattern, cases[i].path) == cases[i].yes);
+		CHECK(!*cases[i].path ||
+			path_match(cases[i].pattern, cases[i].path) == cases[i].yes);
 	}
 }
 
@@ -257,8 +304,8 @@ TEST(path_patterns_take_no_exponential_time)
 TEST(path_clean_never_leaves_the_top)
 {
 	static const char *const bad[] = { "..", "../x", "a/../..", "/../x", "a/b/../../../c" };
-	static const char *const good[][2] = { { "a/../b", "b" }, { "/x//y/.", "x/y" }, { ".", "" }, { "a..b", "a..b" },
-		{ "...", "..." } };
+	static const char *const good[][2] = { { "a/../b", "b" }, { "/x//y/.", "x/y" }, { ".", "" },
+		{ "a..b", "a..b" }, { "...", "..." } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK(!path_clean(bad[i]));
@@ -274,13 +321,16 @@ TEST(ignore_the_last_match_decides)
 	struct ignore g;
 	struct den_err err;
 
-	CHECK(ignore_parse("# comment\n\n*.md\n!README.md\n/build/\n  node_modules \n**/*.tmp\nsecret\n!secret/ok\n", &g,
-		      &err) == 0);
+	CHECK(ignore_parse("# comment\n\n*.md\n!README.md\n/build/\n  node_modules "
+			   "\n**/*.tmp\nsecret\n!secret/ok\n",
+		      &g, &err) == 0);
 	CHECK(g.exceptions);
 	CHECK(ignore_has(&g, "a.md") && !ignore_has(&g, "README.md") && !ignore_has(&g, "d/a.md"));
-	CHECK(ignore_has(&g, "build") && ignore_has(&g, "build/x/y") && !ignore_has(&g, "src/build"));
+	CHECK(ignore_has(&g, "build") && ignore_has(&g, "build/x/y") &&
+		!ignore_has(&g, "src/build"));
 	CHECK(ignore_has(&g, "node_modules/m/i.js") && ignore_has(&g, "x/y.tmp"));
-	CHECK(ignore_has(&g, "secret/key") && !ignore_has(&g, "secret/ok") && !ignore_has(&g, "secret/ok/deep"));
+	CHECK(ignore_has(&g, "secret/key") && !ignore_has(&g, "secret/ok") &&
+		!ignore_has(&g, "secret/ok/deep"));
 	ignore_free(&g);
 }
 
@@ -289,15 +339,20 @@ TEST(apt_sources_are_read_in_both_forms)
 	struct apt_sources s = { 0 };
 	auto_strv lines = NULL;
 
-	apt_sources_add_list(&s, "# comment\ndeb [arch=amd64 signed-by=/k.gpg] http://m/debian bookworm main contrib\n"
-				 "deb-src http://m/debian bookworm main\n  deb http://m/sec bookworm-security main # c\n"
-				 "deb http://other stable main\nnonsense\ndeb [broken http://x y z\n");
+	apt_sources_add_list(&s,
+		"# comment\ndeb [arch=amd64 signed-by=/k.gpg] http://m/debian bookworm main "
+		"contrib\n"
+		"deb-src http://m/debian bookworm main\n  deb http://m/sec bookworm-security main "
+		"# c\n"
+		"deb http://other stable main\nnonsense\ndeb [broken http://x y z\n");
 	CHECK(s.n == 3);
-	CHECK(!strcmp(s.list[0].signed_by, "/k.gpg") && !strcmp(s.list[0].components, "main contrib"));
-	apt_sources_add_deb822(&s, "Types: deb deb-src\nURIs: http://a http://b\nSuites: bookworm\n bookworm-updates\n"
-				   "Components: main\nSigned-By:\n -----BEGIN\n .\n\n"
-				   "Types: deb\nURIs: http://off\nSuites: bookworm\nEnabled: no\n\n"
-				   "# c\nTypes: deb-src\nURIs: http://src\nSuites: bookworm\n");
+	CHECK(!strcmp(s.list[0].signed_by, "/k.gpg") &&
+		!strcmp(s.list[0].components, "main contrib"));
+	apt_sources_add_deb822(&s,
+		"Types: deb deb-src\nURIs: http://a http://b\nSuites: bookworm\n bookworm-updates\n"
+		"Components: main\nSigned-By:\n -----BEGIN\n .\n\n"
+		"Types: deb\nURIs: http://off\nSuites: bookworm\nEnabled: no\n\n"
+		"# c\nTypes: deb-src\nURIs: http://src\nSuites: bookworm\n");
 	CHECK(s.n == 7);
 	CHECK(!s.list[3].signed_by && !strcmp(s.list[4].suite, "bookworm-updates"));
 	lines = apt_sources_lines(&s, "bookworm", "trixie");

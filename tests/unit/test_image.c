@@ -1067,7 +1067,9 @@ static void forge(const char *layers, const void *defaults, size_t n, char id[st
 	auto_buf b = { 0 };
 	char name[80];
 
-	buf_addf(&b, "den image 1\nparent -\nlayers %zu\n%sconfig -\ndefaults %zu\n", strlen(layers), layers, n);
+	buf_addf(&b, "den image 1\nparent -\nlayers %zu\n", strlen(layers));
+	buf_addstr(&b, layers);
+	buf_addf(&b, "config -\ndefaults %zu\n", n);
 	buf_add(&b, defaults, n);
 	sha256_init(&s);
 	sha256_add(&s, b.p, b.len);

@@ -86,12 +86,13 @@ static void xz_of(const struct buf *in, struct buf *out)
 	out->len += at;
 }
 
-static void (*const packers[])(const struct buf *, struct buf *) = { [DECOMPRESS_GZIP] = gzip_of,
-	[DECOMPRESS_ZSTD] = zstd_of, [DECOMPRESS_XZ] = xz_of };
+static void (*const packers[])(const struct buf *, struct buf *) = {
+	[DECOMPRESS_GZIP] = gzip_of, [DECOMPRESS_ZSTD] = zstd_of, [DECOMPRESS_XZ] = xz_of
+};
 
 /* All of it, into out. */
-static int unpack(const void *p, size_t n, size_t piece, uint64_t max, struct buf *out, enum decompress_kind *kind,
-	struct den_err *err)
+static int unpack(const void *p, size_t n, size_t piece, uint64_t max, struct buf *out,
+	enum decompress_kind *kind, struct den_err *err)
 {
 	struct bytes in = { p, n, piece };
 	struct decompress *d;
@@ -107,7 +108,8 @@ static int unpack(const void *p, size_t n, size_t piece, uint64_t max, struct bu
 		struct den_err again = { 0 };
 
 		/* a failure stays one */
-		CHECK(decompress_read(chunk, sizeof(chunk), d, &again) < 0 && !strcmp(again.msg, err->msg));
+		CHECK(decompress_read(chunk, sizeof(chunk), d, &again) < 0 &&
+			!strcmp(again.msg, err->msg));
 	}
 	if (kind)
 		*kind = decompress_kind(d);
@@ -128,7 +130,8 @@ TEST(decompress_gives_back_what_was_packed)
 			fill(&plain, sizes[i]);
 			packers[k](&plain, &packed);
 			CHECK(unpack(packed.p, packed.len, 4099, 0, &out, &seen, &err) == 0);
-			CHECK(seen == k && out.len == plain.len && !memcmp(out.p, plain.p, out.len));
+			CHECK(seen == k && out.len == plain.len &&
+				!memcmp(out.p, plain.p, out.len));
 		}
 	}
 }
@@ -155,14 +158,17 @@ TEST(decompress_takes_what_was_put_together)
 		fill(&plain, 300000);
 		packers[k](&plain, &packed);
 		packers[k](&plain, &packed);
-		CHECK(unpack(packed.p, packed.len, 0, 0, &out, NULL, &err) == 0 && out.len == 600000);
+		CHECK(unpack(packed.p, packed.len, 0, 0, &out, NULL, &err) == 0 &&
+			out.len == 600000);
 		if (k != DECOMPRESS_GZIP)
 			continue;
 		out.len = 0; /* zeros at its end are padding, other bytes are not */
 		buf_add(&packed, "\0\0\0\0", 4);
-		CHECK(unpack(packed.p, packed.len, 0, 0, &out, NULL, &err) == 0 && out.len == 600000);
+		CHECK(unpack(packed.p, packed.len, 0, 0, &out, NULL, &err) == 0 &&
+			out.len == 600000);
 		buf_add(&packed, "junk", 4);
-		CHECK(unpack(packed.p, packed.len, 0, 0, &out, NULL, &err) < 0 && strstr(err.msg, "corrupt"));
+		CHECK(unpack(packed.p, packed.len, 0, 0, &out, NULL, &err) < 0 &&
+			strstr(err.msg, "corrupt"));
 	}
 }
 
@@ -177,13 +183,15 @@ TEST(decompress_tells_cut_from_corrupt)
 		packers[k](&plain, &packed);
 		CHECK(unpack(packed.p, packed.len - 1, 0, 0, &out, NULL, &err) < 0);
 		CHECK(err.code == DEN_INVALID && strstr(err.msg, "too early"));
-		CHECK(unpack(packed.p, packed.len / 2, 0, 0, &out, NULL, &err) < 0 && strstr(err.msg, "too early"));
+		CHECK(unpack(packed.p, packed.len / 2, 0, 0, &out, NULL, &err) < 0 &&
+			strstr(err.msg, "too early"));
 		/* zstd need not carry a checksum, so it tells only by its own structure */
 		memset(packed.p + (k == DECOMPRESS_ZSTD ? 4 : packed.len / 2), 0xff, 64);
 		CHECK(unpack(packed.p, packed.len, 0, 0, &out, NULL, &err) < 0);
 		CHECK(err.code == DEN_INVALID && err.msg[0]);
 	}
-	CHECK(unpack("BZh91AY&SY", 10, 0, 0, &(struct buf){ 0 }, NULL, &err) < 0 && err.code == DEN_UNSUPPORTED);
+	CHECK(unpack("BZh91AY&SY", 10, 0, 0, &(struct buf){ 0 }, NULL, &err) < 0 &&
+		err.code == DEN_UNSUPPORTED);
 }
 
 TEST(decompress_stops_a_bomb_at_the_limit)
@@ -197,7 +205,8 @@ TEST(decompress_stops_a_bomb_at_the_limit)
 	for (enum decompress_kind k = DECOMPRESS_GZIP; k <= DECOMPRESS_XZ; k++) {
 		packed.len = out.len = 0;
 		packers[k](&plain, &packed);
-		CHECK(unpack(packed.p, packed.len, 0, 1 << 20, &out, NULL, &err) < 0 && err.code == DEN_LIMIT);
+		CHECK(unpack(packed.p, packed.len, 0, 1 << 20, &out, NULL, &err) < 0 &&
+			err.code == DEN_LIMIT);
 		CHECK(out.len <= 1 << 20);
 	}
 }
@@ -259,7 +268,8 @@ static int manifest(const char *text, struct den_err *err)
 
 TEST(oci_digests_are_checked_before_they_become_paths)
 {
-	static const char *const bad[] = { "", "sha256:", "sha256:../../../etc/passwd", ("sha256:" HEX "0"), ("md5:" HEX),
+	static const char *const bad[] = { "", "sha256:", "sha256:../../../etc/passwd",
+		("sha256:" HEX "0"), ("md5:" HEX),
 		"sha256:0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef", HEX };
 	struct oci_digest d = { "untouched" };
 	struct den_err err;
@@ -276,20 +286,25 @@ TEST(oci_manifests_with_odd_layers_are_refused)
 	struct den_err err;
 	auto_buf many = { 0 };
 
-	CHECK(manifest("{\"schemaVersion\":2,\"config\":" CONFIG_DESC ",\"layers\":[" LAYER(OCI_MEDIA_LAYER "+gzip") "]}",
+	CHECK(manifest("{\"schemaVersion\":2,\"config\":" CONFIG_DESC
+		       ",\"layers\":[" LAYER(OCI_MEDIA_LAYER "+gzip") "]}",
 		      &err) == 0);
-	CHECK(manifest("{\"config\":" CONFIG_DESC ",\"layers\":[" LAYER("text/plain") "]}", &err) < 0 &&
+	CHECK(manifest("{\"config\":" CONFIG_DESC ",\"layers\":[" LAYER("text/plain") "]}", &err) <
+			0 &&
 		strstr(err.msg, "no layer"));
-	CHECK(manifest("{\"config\":" CONFIG_DESC
-		       ",\"layers\":[" LAYER("application/vnd.docker.image.rootfs.foreign.diff.tar.gzip") "]}",
-		      &err) < 0 && strstr(err.msg, "foreign"));
-	CHECK(manifest("{\"config\":" CONFIG_DESC ",\"layers\":[]}", &err) < 0 && strstr(err.msg, "no layers"));
+	CHECK(manifest("{\"config\":" CONFIG_DESC ",\"layers\":[" LAYER(
+			       "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip") "]}",
+		      &err) < 0 &&
+		strstr(err.msg, "foreign"));
+	CHECK(manifest("{\"config\":" CONFIG_DESC ",\"layers\":[]}", &err) < 0 &&
+		strstr(err.msg, "no layers"));
 	CHECK(manifest("{\"config\":" LAYER("application/x") ",\"layers\":[]}", &err) < 0 &&
 		strstr(err.msg, "no container image"));
 	CHECK(manifest("{\"schemaVersion\":1}", &err) < 0 && err.code == DEN_UNSUPPORTED);
 	CHECK(manifest("{\"mediaType\":\"" OCI_MEDIA_INDEX "\"}", &err) < 0);
 	CHECK(manifest("[]", &err) < 0);
-	CHECK(manifest("{\"config\":{\"digest\":\"sha256:" HEX "\",\"size\":-1},\"layers\":[]}", &err) < 0 &&
+	CHECK(manifest("{\"config\":{\"digest\":\"sha256:" HEX "\",\"size\":-1},\"layers\":[]}",
+		      &err) < 0 &&
 		strstr(err.msg, "negative"));
 	buf_addstr(&many, "{\"config\":" CONFIG_DESC ",\"layers\":[");
 	for (int i = 0; i <= OCI_LAYERS_MAX; i++)
@@ -311,21 +326,27 @@ TEST(oci_json_is_bounded)
 	long_one.len = 5 << 20;
 	CHECK(manifest(buf_str(&long_one), &err) < 0 && err.code == DEN_LIMIT);
 	CHECK(manifest("{\"a\":1,\"a\":2}", &err) < 0 && strstr(err.msg, "duplicate"));
-	CHECK(manifest("{\"a\":\"\\\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"}", &err) < 0 &&
+	CHECK(manifest("{\"a\":\"\\\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"}", &err) <
+			0 &&
 		err.code == DEN_INVALID); /* brackets in a text do not count */
-	CHECK(manifest("{\"layers\":null,\"config\":null}", &err) < 0); /* null is parsed, and is nothing */
+	CHECK(manifest("{\"layers\":null,\"config\":null}", &err) <
+		0); /* null is parsed, and is nothing */
 }
 
 TEST(oci_config_gives_the_defaults)
 {
-	static const char text[] = "{\"os\":\"linux\",\"architecture\":\"amd64\",\"config\":{\"User\":\"app\",\"Env\":[\"A=b\"],"
-				   "\"WorkingDir\":\"/srv\",\"Entrypoint\":[\"/x\",\"y\"],\"Cmd\":null},\"rootfs\":{\"diff_ids\":[\"sha256:" HEX "\"]}}";
+	static const char text[] =
+		"{\"os\":\"linux\",\"architecture\":\"amd64\",\"config\":{\"User\":\"app\",\"Env\":"
+		"[\"A=b\"],"
+		"\"WorkingDir\":\"/srv\",\"Entrypoint\":[\"/"
+		"x\",\"y\"],\"Cmd\":null},\"rootfs\":{\"diff_ids\":[\"sha256:" HEX "\"]}}";
 	struct oci_config c;
 	struct den_err err;
 
 	CHECK(oci_config_parse(text, strlen(text), true, &c, &err) == 0);
 	CHECK(!strcmp(c.user, "app") && !strcmp(c.workdir, "/srv") && !strcmp(c.env[0], "A=b"));
-	CHECK(strv_len(c.entrypoint) == 2 && !c.cmd && strv_len(c.diff_ids) == 1 && !strcmp(c.text, text));
+	CHECK(strv_len(c.entrypoint) == 2 && !c.cmd && strv_len(c.diff_ids) == 1 &&
+		!strcmp(c.text, text));
 	oci_config_free(&c);
 	CHECK(oci_config_parse("{}", 2, true, &c, &err) < 0 && strstr(err.msg, "diff_ids"));
 	CHECK(oci_config_parse("{}", 2, false, &c, &err) == 0);
@@ -392,21 +413,23 @@ static void blob_put(struct buf *out, const struct buf *blob, const char *media,
 
 	snprintf(name, sizeof(name), "blobs/sha256/%s", oci_digest_hex(&d));
 	put(out, name, blob->p, blob->len);
-	buf_addf(desc, "{\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%zu", media, d.s, blob->len);
+	buf_addf(desc, "{\"mediaType\":\"%s\",\"digest\":\"%s\",\"size\":%zu", media, d.s,
+		blob->len);
 }
 
 enum fault { FINE, BAD_LAYER, BAD_DIFF_ID, NO_LAYER, OTHER_ARCH };
 
 static void image_make(struct buf *out, enum fault fault)
 {
-	auto_buf layer = { 0 }, layer_desc = { 0 }, config = { 0 }, config_desc = { 0 }, m = { 0 }, m_desc = { 0 },
-		 index = { 0 }, drop = { 0 };
+	auto_buf layer = { 0 }, layer_desc = { 0 }, config = { 0 }, config_desc = { 0 }, m = { 0 },
+		 m_desc = { 0 }, index = { 0 }, drop = { 0 };
 	struct oci_digest diff_id;
 
 	layer_make(DECOMPRESS_GZIP, &layer, &diff_id);
 	if (fault == BAD_DIFF_ID)
 		memset(diff_id.s + 7, '0', 64);
-	blob_put(fault == NO_LAYER || fault == BAD_LAYER ? &drop : out, &layer, OCI_MEDIA_LAYER "+gzip", &layer_desc);
+	blob_put(fault == NO_LAYER || fault == BAD_LAYER ? &drop : out, &layer,
+		OCI_MEDIA_LAYER "+gzip", &layer_desc);
 	if (fault == BAD_LAYER) {
 		struct oci_digest d = digest_of(&layer);
 		char name[100];
@@ -415,12 +438,20 @@ static void image_make(struct buf *out, enum fault fault)
 		snprintf(name, sizeof(name), "blobs/sha256/%s", oci_digest_hex(&d));
 		put(out, name, layer.p, layer.len);
 	}
-	buf_addf(&config, "{\"os\":\"linux\",\"config\":{\"Env\":[\"A=b\"]},\"rootfs\":{\"diff_ids\":[\"%s\"]}}", diff_id.s);
+	buf_addf(&config,
+		"{\"os\":\"linux\",\"config\":{\"Env\":[\"A=b\"]},\"rootfs\":{\"diff_ids\":[\"%s\"]"
+		"}}",
+		diff_id.s);
 	blob_put(out, &config, OCI_MEDIA_CONFIG, &config_desc);
-	buf_addf(&m, "{\"schemaVersion\":2,\"config\":%s},\"layers\":[%s}]}", buf_str(&config_desc), buf_str(&layer_desc));
+	buf_addf(&m, "{\"schemaVersion\":2,\"config\":%s},\"layers\":[%s}]}", buf_str(&config_desc),
+		buf_str(&layer_desc));
 	blob_put(out, &m, OCI_MEDIA_MANIFEST, &m_desc);
-	buf_addf(&index, "{\"schemaVersion\":2,\"manifests\":[%s%s,\"annotations\":{\"" OCI_REF_NAME "\":\"app:1\"}}]}",
-		buf_str(&m_desc), fault == OTHER_ARCH ? ",\"platform\":{\"os\":\"linux\",\"architecture\":\"pdp11\"}" : "");
+	buf_addf(&index,
+		"{\"schemaVersion\":2,\"manifests\":[%s%s,\"annotations\":{\"" OCI_REF_NAME
+		"\":\"app:1\"}}]}",
+		buf_str(&m_desc),
+		fault == OTHER_ARCH ? ",\"platform\":{\"os\":\"linux\",\"architecture\":\"pdp11\"}"
+				    : "");
 	put(out, "oci-layout", "{}", 2);
 	put(out, "index.json", index.p, index.len);
 	tar_put_end(out);
@@ -459,8 +490,10 @@ TEST(oci_archive_is_read_and_checked)
 		enum fault fault;
 		enum den_code code;
 		const char *has;
-	} cases[] = { { BAD_LAYER, DEN_CONFLICT, "digest" }, { BAD_DIFF_ID, DEN_CONFLICT, "unpacked layer" },
-		{ NO_LAYER, DEN_INVALID, "is missing" }, { OTHER_ARCH, DEN_NOT_FOUND, "no image for linux/" } };
+	} cases[] = { { BAD_LAYER, DEN_CONFLICT, "digest" },
+		{ BAD_DIFF_ID, DEN_CONFLICT, "unpacked layer" },
+		{ NO_LAYER, DEN_INVALID, "is missing" },
+		{ OTHER_ARCH, DEN_NOT_FOUND, "no image for linux/" } };
 	struct den_err err;
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -481,7 +514,8 @@ TEST(oci_archive_is_read_and_checked)
 		CHECK(image_read(fd_of(k ? &packed : &b), NULL, &err) == 0);
 		CHECK(image_read(fd_of(k ? &packed : &b), "app:1", &err) == 0);
 		CHECK(image_read(fd_of(k ? &packed : &b), "app", &err) == 0);
-		CHECK(image_read(fd_of(k ? &packed : &b), "other", &err) < 0 && err.code == DEN_NOT_FOUND);
+		CHECK(image_read(fd_of(k ? &packed : &b), "other", &err) < 0 &&
+			err.code == DEN_NOT_FOUND);
 	}
 }
 
@@ -567,7 +601,8 @@ TEST(packer_output_is_what_decompress_reads_and_always_the_same)
 
 			CHECK(packer_new(pack, &k, &err) == 0);
 			for (size_t at = 0; at < plain.len; at += step)
-				CHECK(packer_add(plain.p + at, MIN(step, plain.len - at), k, &err) == 0);
+				CHECK(packer_add(plain.p + at, MIN(step, plain.len - at), k,
+					      &err) == 0);
 			CHECK(packer_end(k, &p, &err) == 0);
 			packer_free(k);
 			bytes = mem_alloc(p.size);
@@ -606,9 +641,13 @@ static int see_end(void *user, struct den_err *err)
 TEST(retar_changes_names_owners_and_modes)
 {
 	static const struct tar_ops ops = { see_entry, see_data, see_end };
-	const struct retar_opt opt = { .owner = true, .uid = 5, .gid = 6, .mode = 0640, .rename = "new" };
+	const struct retar_opt opt = {
+		.owner = true, .uid = 5, .gid = 6, .mode = 0640, .rename = "new"
+	};
 	auto_buf b = { 0 }, seen = { 0 };
-	struct tar_entry hard = { .type = TAR_HARDLINK, .name = "old/h", .target = "old/f", .mode = 0644 };
+	struct tar_entry hard = {
+		.type = TAR_HARDLINK, .name = "old/h", .target = "old/f", .mode = 0644
+	};
 	struct tar_reader *r = tar_reader_new(&ops, &seen);
 	struct bytes in;
 	struct retar *t;
@@ -625,7 +664,8 @@ TEST(retar_changes_names_owners_and_modes)
 	while ((n = retar_read(chunk, sizeof(chunk), t, &err)) > 0)
 		CHECK(tar_reader_feed(r, chunk, (size_t)n, &err) == 0);
 	CHECK(n == 0 && tar_reader_finish(r, &err) == 0);
-	CHECK(!strcmp(buf_str(&seen), "new/f 640 5:6\ndata\nnew/h 644 5:6 new/f\nnew/l 777 5:6 f\n"));
+	CHECK(!strcmp(
+		buf_str(&seen), "new/f 640 5:6\ndata\nnew/h 644 5:6 new/f\nnew/l 777 5:6 f\n"));
 	retar_free(t);
 	tar_reader_free(r);
 }
