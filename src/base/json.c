@@ -93,7 +93,7 @@ void json_str(struct json *j, const char *key, const char *s)
 	if (s)
 		json_bytes(j, key, s, strlen(s));
 	else
-		json_null(j, key);
+		json_nothing(j, key);
 }
 
 void json_u64(struct json *j, const char *key, uint64_t v)
@@ -114,7 +114,7 @@ void json_bool(struct json *j, const char *key, bool v)
 	buf_addstr(&j->b, v ? "true" : "false");
 }
 
-void json_null(struct json *j, const char *key)
+void json_nothing(struct json *j, const char *key)
 {
 	key_out(j, key);
 	buf_addstr(&j->b, "null");
@@ -134,7 +134,7 @@ void json_time(struct json *j, const char *key, int64_t wall_ms)
 	char text[32];
 
 	if (!wall_ms) {
-		json_null(j, key);
+		json_nothing(j, key);
 		return;
 	}
 	format_time(wall_ms, text);

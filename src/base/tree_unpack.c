@@ -263,9 +263,8 @@ static struct meta meta_of(const struct tree_unpacker *u, const struct tar_entry
 		.mtime = { .tv_sec = e->mtime_sec, .tv_nsec = e->mtime_nsec } };
 }
 
-static int owner_fail(const struct meta *m, const char *path, struct den_err *err)
+static int owner_fail(const char *path, struct den_err *err)
 {
-	(void)m;
 	/* An id that does not exist here, as in a box of one id: whoever unpacks keeps it, as is usual. */
 	if (errno == EINVAL)
 		return 0;
@@ -278,8 +277,8 @@ static int meta_set(const struct tree_unpacker *u, int fd, const struct meta *m,
 {
 	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, m->mtime };
 
-	if (u->opt.owner && fchown(fd, m->uid, m->gid) < 0)
-		return owner_fail(m, path, err);
+	if (u->opt.owner && fchown(fd, m->uid, m->gid) < 0 && owner_fail(path, err) < 0)
+		return -1;
 	if (fchmod(fd, m->mode) < 0)
 		return den_fail_sys(err, errno, "set mode of '%s'", tar_show(path).s);
 	if (futimens(fd, times) < 0 && errno != EINVAL) /* a time that the file system cannot hold */
@@ -292,8 +291,9 @@ static int meta_set_at(struct tree_unpacker *u, const char *base, const struct m
 {
 	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, m->mtime };
 
-	if (u->opt.owner && fchownat(u->parent, base, m->uid, m->gid, AT_SYMLINK_NOFOLLOW) < 0)
-		return owner_fail(m, path, err);
+	if (u->opt.owner && fchownat(u->parent, base, m->uid, m->gid, AT_SYMLINK_NOFOLLOW) < 0 &&
+		owner_fail(path, err) < 0)
+		return -1;
 	if (!link && fchmodat(u->parent, base, m->mode, AT_SYMLINK_NOFOLLOW) < 0)
 		return den_fail_sys(err, errno, "set mode of '%s'", tar_show(path).s);
 	if (utimensat(u->parent, base, times, AT_SYMLINK_NOFOLLOW) < 0 && errno != EINVAL)

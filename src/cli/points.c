@@ -182,7 +182,7 @@ void point_json(struct json *j, const char *key, const struct den_checkpoint *c)
 	json_open(j, key, '{');
 	json_u64(j, "number", c->number);
 	if (c->parent < 0)
-		json_null(j, "parent");
+		json_nothing(j, "parent");
 	else
 		json_i64(j, "parent", c->parent);
 	json_u64(j, "turn", c->turn);
@@ -195,7 +195,7 @@ void point_json(struct json *j, const char *key, const struct den_checkpoint *c)
 	if (c->size)
 		json_u64(j, "size", c->size);
 	else
-		json_null(j, "size");
+		json_nothing(j, "size");
 	json_close(j, '}');
 }
 

@@ -19,7 +19,7 @@ static void limit_json(struct json *j, const char *key, uint64_t v)
 	if (v)
 		json_u64(j, key, v);
 	else
-		json_null(j, key);
+		json_nothing(j, key);
 }
 
 void show_box_json(struct json *j, const char *key, const struct den_box_info *i)
@@ -90,7 +90,7 @@ void show_stats_json(struct json *j, const struct den_stats *s)
 		if (s->has & rows[i].bit)
 			json_u64(j, rows[i].key, rows[i].v);
 		else
-			json_null(j, rows[i].key);
+			json_nothing(j, rows[i].key);
 	}
 }
 
@@ -108,13 +108,13 @@ void show_exec_json(struct json *j, const struct den_exec_info *e)
 	json_time(j, "started", e->started_ms);
 	json_time(j, "ended", e->ended_ms);
 	if (e->running) {
-		json_null(j, "status");
-		json_null(j, "signal");
-		json_null(j, "reason");
+		json_nothing(j, "status");
+		json_nothing(j, "signal");
+		json_nothing(j, "reason");
 	} else {
 		json_i64(j, "status", result_status(&e->result));
 		if (e->result.exited)
-			json_null(j, "signal");
+			json_nothing(j, "signal");
 		else
 			json_i64(j, "signal", e->result.status);
 		json_str(j, "reason",

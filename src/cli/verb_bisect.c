@@ -254,7 +254,7 @@ static int print_json(struct bisect *b, bool found)
 	if (found)
 		point_json(&j, "first_bad", b->line[b->bad].at);
 	else
-		json_null(&j, "first_bad");
+		json_nothing(&j, "first_bad");
 	point_json(&j, "last_good", b->line[b->good].at);
 	json_open(&j, "suspects", '[');
 	for (size_t i = b->good + 1; i <= b->bad; i++)

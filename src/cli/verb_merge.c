@@ -110,7 +110,7 @@ static int print_json(struct merge *m, struct den_box *into, const struct den_me
 	json_str(&j, "fork", m->args->words[0]);
 	json_str(&j, "into", den_box_id(into));
 	if (r->checkpoint < 0)
-		json_null(&j, "checkpoint");
+		json_nothing(&j, "checkpoint");
 	else
 		json_i64(&j, "checkpoint", r->checkpoint);
 	json_u64(&j, "taken", r->taken);

@@ -196,7 +196,7 @@ static void template_json(struct json *j, const struct den_template *t)
 	if (t->config && json_compact(t->config, &config, NULL) == 0)
 		buf_addf(&j->b, ",\"config\":%s", config);
 	else
-		json_null(j, "config");
+		json_nothing(j, "config");
 	json_close(j, '}');
 }
 

@@ -222,7 +222,6 @@ int layout_part_keep(const struct layout *l, const struct digest *d, struct den_
 	return 0;
 }
 
-/* jansson's writer and not base's: both have a json_null(), and only one of them may be linked. */
 static char *index_text(
 	const struct descriptor *image, const struct platform *p, const char *ref_name)
 {

@@ -312,7 +312,10 @@ struct points {
 	struct point {
 		char *name;
 		int64_t when;
-		bool done; /* what is above it was followed */
+		bool done;    /* what is above it was followed */
+		size_t up[2]; /* what it came from: its parent, what it was forked from or merged with */
+		unsigned n_up;
+		bool common, passed; /* ancestor_in() */
 	} *v;
 	size_t n;
 };
@@ -325,15 +328,21 @@ static struct point *points_find(const struct points *p, const char *name)
 	return NULL;
 }
 
-static struct point *points_add(struct points *p, const char *name, int64_t when)
+static size_t points_add(struct points *p, const char *name, int64_t when)
 {
 	struct point *found = points_find(p, name);
 
 	if (found)
-		return found;
+		return (size_t)(found - p->v);
 	p->v = mem_realloc(p->v, (p->n + 1) * sizeof(*p->v));
-	p->v[p->n] = (struct point){ mem_strdup(name), when, false };
-	return &p->v[p->n++];
+	p->v[p->n] = (struct point){ .name = mem_strdup(name), .when = when };
+	return p->n++;
+}
+
+static void point_up(struct point *p, size_t above)
+{
+	if (p->n_up < ARRAY_SIZE(p->up))
+		p->up[p->n_up++] = above;
 }
 
 static void points_free(struct points *p)
@@ -363,28 +372,36 @@ static void point_name(char out[static 96], const char *id, uint64_t number)
 	snprintf(out, 96, "%s@%llu", id, (unsigned long long)number);
 }
 
-/* Follows one box's line from a number up to its beginning. */
+/* Follows one box's line from a number up to its beginning, which has no row if the box was not forked. */
 static void points_line(struct points *p, const char *id, uint64_t number, const struct ckpt *all, size_t n)
 {
-	const struct ckpt *c;
-	struct point *at;
-	char name[96];
+	size_t below = SIZE_MAX;
 
-	while ((c = history_find(all, n, number))) {
+	for (;;) {
+		const struct ckpt *c = history_find(all, n, number);
+		char name[96];
+		size_t at;
+
 		point_name(name, id, number);
-		at = points_add(p, name, c->created_ms);
-		if (at->done)
+		at = points_add(p, name, 1);
+		if (below != SIZE_MAX)
+			point_up(&p->v[below], at);
+		if (p->v[at].done)
 			return;
-		at->done = true;
-		at->when = c->created_ms;
-		if (c->origin)
-			points_add(p, c->origin, c->kind == CKPT_FORK ? c->created_ms : c->created_ms - 1);
+		p->v[at].done = true;
+		if (!c)
+			return;
+		p->v[at].when = c->created_ms;
+		if (c->origin) {
+			size_t origin = points_add(p, c->origin, c->created_ms);
+
+			point_up(&p->v[at], origin);
+		}
 		if (c->parent < 0)
 			return;
+		below = at;
 		number = (uint64_t)c->parent;
 	}
-	point_name(name, id, number);
-	points_add(p, name, 1)->done = true; /* a beginning without a row, or removed */
 }
 
 /* Everything that ID@head came through: parents, what was forked from, what was merged in. */
@@ -449,33 +466,54 @@ static int point_content(sqlite3 *db, const char *point, struct box_id *id, uint
 	return found;
 }
 
-static int ancestor_in(sqlite3 *db, const struct points *a, const struct points *b, struct box_id *ret_box,
+/* Marks what those in common came through themselves: each has a newer one after it. */
+static void points_pass(struct points *p)
+{
+	auto_free size_t *todo = mem_alloc((2 * p->n + 1) * sizeof(*todo));
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->n; i++) {
+		p->v[i].passed = false;
+		for (unsigned k = 0; p->v[i].common && k < p->v[i].n_up; k++)
+			todo[n++] = p->v[i].up[k];
+	}
+	while (n) {
+		struct point *at = &p->v[todo[--n]];
+
+		for (unsigned k = 0; !at->passed && !at->common && k < at->n_up; k++)
+			todo[n++] = at->up[k]; /* of one in common they are there already */
+		at->passed = true;
+	}
+}
+
+/* Times decide only between points of which neither came through the other: clocks are set back. */
+static struct point *points_newest(struct points *p)
+{
+	struct point *best = NULL;
+
+	points_pass(p);
+	for (size_t i = 0; i < p->n; i++)
+		if (p->v[i].common && !p->v[i].passed && (!best || p->v[i].when > best->when))
+			best = &p->v[i];
+	return best;
+}
+
+static int ancestor_in(sqlite3 *db, struct points *a, const struct points *b, struct box_id *ret_box,
 	uint64_t *ret_number, struct den_err *err)
 {
-	int64_t best = INT64_MIN;
+	struct point *at;
 
-	for (size_t i = 0; i < a->n; i++) {
-		const struct point *other = points_find(b, a->v[i].name);
-		int64_t when = other ? MAX(other->when, a->v[i].when) : 0;
-		struct box_id box;
-		uint64_t number;
-		int r;
+	for (size_t i = 0; i < a->n; i++)
+		a->v[i].common = points_find(b, a->v[i].name);
+	while ((at = points_newest(a))) {
+		int r = point_content(db, at->name, ret_box, ret_number, err);
 
-		if (!other || when <= best)
-			continue;
-		r = point_content(db, a->v[i].name, &box, &number, err);
-		if (r < 0)
-			return -1;
-		if (!r)
-			continue;
-		best = when;
-		*ret_box = box;
-		*ret_number = number;
+		if (r)
+			return r < 0 ? -1 : 0;
+		at->common = false; /* it is gone: maybe one before it is not */
 	}
-	if (best == INT64_MIN)
-		return den_fail(err, DEN_NOT_FOUND, 0,
-			"the two boxes have no common checkpoint left; neither is a fork of the other");
-	return 0;
+	return den_fail(err, DEN_NOT_FOUND, 0,
+		"the two boxes have no common checkpoint left; neither is a fork of the other");
 }
 
 int history_ancestor(struct store *s, const struct box_id *a, uint64_t a_head, const struct box_id *b,

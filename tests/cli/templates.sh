@@ -246,7 +246,7 @@ test_a_build_runs_its_steps() {
 ARG BASE=host
 FROM ${BASE} AS first
 ENV WORD="hello world"
-WORKDIR /work/dir
+WORKDIR /job/dir
 RUN echo "$WORD in $(pwd)" >out
 RUN <<X
 echo from a heredoc >doc
@@ -255,7 +255,7 @@ COPY . /src/
 COPY --chmod=0750 --chown=1:2 a.txt /etc/copied
 RUN [ "$(stat -c '%u:%g %a' /etc/copied)" = "OWNER 750" ] && [ -L /src/link ] && [ ! -e /src/no.key ]
 FROM scratch
-COPY --from=first /work/dir /data
+COPY --from=first /job/dir /data
 COPY --from=0 /src/*.txt /txt/
 COPY <<Y /data/written
 x is ${X:-unset}
@@ -276,7 +276,7 @@ EOF
 	try den template build -t built ctx
 	want_rc 0
 	den create --template built --name b
-	is out "$(den fs cat b /data/out)" "hello world in /work/dir"
+	is out "$(den fs cat b /data/out)" "hello world in /job/dir"
 	is doc "$(den fs cat b /data/doc)" "from a heredoc"
 	is copied "$(den fs cat b /txt/a.txt)" one
 	is written "$(den fs cat b /data/written)" "x is unset"

@@ -296,6 +296,14 @@ class Merge:
         for r in roots:
             self.entry(r)
 
+    def explain(self, text):
+        """For a report: what the sides have at a path that stands in it, and above."""
+        found = [p for t in self.trees for p in t.paths if repr(p) in text][:1]
+        while found and parent(found[-1]):
+            found.append(parent(found[-1]))
+        return [(p, [n and (n.type, oct(n.mode), n.uid, n.gid, n.data and digest(n.data)[:6] if n.type == "f" else n.data)
+                     for n in (t.get(p) for t in self.trees)]) for p in found if any(t.get(p) for t in self.trees)]
+
     def below_equal(self, path, a, b):
         names = {p[len(path):] for t in (a, b) for p in t.below(path)}
         for n in names:

@@ -1,4 +1,5 @@
 /* Images: decompressing in its cell, JSON, archives. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <lzma.h>
@@ -229,6 +230,48 @@ TEST(decompress_that_is_given_up_leaves_no_child)
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
+static bool file_has(const char *path, const char *line)
+{
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	auto_free char *text = NULL;
+
+	CHECK(fd >= 0 && fd_read_all(fd, 1 << 16, &text, NULL, NULL) == 0);
+	return strstr(text, line) != NULL;
+}
+
+TEST(decompress_child_sits_in_its_cell)
+{
+	auto_buf plain = { 0 }, packed = { 0 };
+	struct bytes in;
+	struct decompress *d;
+	struct den_err err;
+	char one[1], path[64], children[64];
+	struct dirent *e;
+	int pid, fds = 0;
+	DIR *dir;
+
+	fill(&plain, 8 << 20); /* more than the pipes hold: it is still at work */
+	gzip_of(&plain, &packed);
+	in = (struct bytes){ packed.p, packed.len, 0 };
+	CHECK(decompress_new(bytes_read, &in, 0, &d, &err) == 0);
+	CHECK(decompress_read(one, 1, d, &err) == 1);
+	CHECK(file_read_at(AT_FDCWD, "/proc/thread-self/children", children, sizeof(children), &err) == 0);
+	pid = atoi(children);
+	CHECK(pid > 0);
+	snprintf(path, sizeof(path), "/proc/%d/status", pid);
+	CHECK(file_has(path, "Seccomp:\t2\n") && file_has(path, "NoNewPrivs:\t1\n"));
+	snprintf(path, sizeof(path), "/proc/%d/limits", pid);
+	CHECK(file_has(path, "Max address space         268435456            268435456"));
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	dir = opendir(path);
+	CHECK(dir != NULL);
+	while ((e = readdir(dir)))
+		fds += e->d_name[0] != '.';
+	closedir(dir);
+	CHECK(fds == 2);
+	decompress_free(d);
+}
+
 TEST(decompress_needing_too_much_memory_is_an_error)
 {
 	auto_buf out = { 0 }, packed = { 0 };
