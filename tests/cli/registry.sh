@@ -4,6 +4,10 @@
 FETCH=${DEN%/*}/den-fetch
 HELPER="/usr/bin/python3 $TESTS/programs/registry.py"
 
+# skopeo looks for credentials where another user's may be
+echo '{}' >auth.json
+export REGISTRY_AUTH_FILE=$PWD/auth.json
+
 fetch() {
 	"$FETCH" "$@"
 }
