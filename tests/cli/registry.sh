@@ -4,9 +4,11 @@
 FETCH=${DEN%/*}/den-fetch
 HELPER="/usr/bin/python3 $TESTS/programs/registry.py"
 
-# skopeo looks for credentials where another user's may be
-echo '{}' >auth.json
-export REGISTRY_AUTH_FILE=$PWD/auth.json
+# It looks for credentials where another user's may be. (For the registry such a variable is a setting.)
+skopeo() {
+	echo '{}' >"$TMP/auth.json"
+	REGISTRY_AUTH_FILE=$TMP/auth.json command skopeo "$@"
+}
 
 fetch() {
 	"$FETCH" "$@"
