@@ -28,6 +28,8 @@
 #define MESSAGE_MAX 400
 #define CHECKPOINTS_MAX 5000 /* thinned early beyond that */
 #define THIN_EVERY 50
+#define TURN_SLOW_MS 1000
+#define TURN_SHARE 20
 
 static int need_history(const struct keeper *k, struct den_err *err)
 {
@@ -222,22 +224,52 @@ static bool only_looks(char *const *argv)
 	return false;
 }
 
-static void turn_end_cb(struct loop_deferred *d)
+/*
+ * A checkpoint that takes long (a plain pool with many files) keeps everybody waiting. Then several
+ * turns share one: at most a twentieth of the time goes into them.
+ */
+static bool too_soon(struct keeper *k)
 {
-	struct keeper *k = CONTAINER_OF(d, struct keeper, turn_end);
+	int64_t next = k->turn_at + TURN_SHARE * k->turn_cost;
+
+	if (k->turn_cost < TURN_SLOW_MS * NS_PER_MS || clock_mono_ns() >= next)
+		return false;
+	loop_timer_set(k->loop, &k->turn_later, next);
+	return true;
+}
+
+static void turn_end(struct keeper *k)
+{
 	auto_buf message = { 0 };
 	struct den_err err;
 	uint64_t number;
+	int64_t begin = clock_mono_ns();
 
 	buf_add(&message, k->turn_message.p, k->turn_message.len);
 	buf_free(&k->turn_message);
-	k->turn_open = false;
-	if (k->gone || !k->row_written || k->merging)
+	if (k->gone || !k->row_written || k->merging || !k->row.work)
 		return;
 	/* What goes wrong here (a full disk) is told by the next checkpoint that somebody asks for. */
 	if (box_checkpoint_if_changed(k, CKPT_TURN, buf_str(&message), &number, &err) > 0 &&
 		number % THIN_EVERY == 0)
 		(void)box_prune(k, 0, false, &number, &err);
+	k->turn_at = clock_mono_ns();
+	k->turn_cost = k->turn_at - begin;
+}
+
+static void turn_later_cb(struct loop_timer *t)
+{
+	turn_end(CONTAINER_OF(t, struct keeper, turn_later));
+}
+
+static void turn_end_cb(struct loop_deferred *d)
+{
+	struct keeper *k = CONTAINER_OF(d, struct keeper, turn_end);
+
+	k->turn_open = false;
+	k->turn_later.cb = turn_later_cb;
+	if (k->gone || !too_soon(k))
+		turn_end(k);
 }
 
 void box_turn(struct keeper *k, const struct exec_info *x)
