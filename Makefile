@@ -58,6 +58,7 @@ test: deps-test build asan clang check
 
 bench: deps-bench build
 	bench/run.py --build build
+	bench/store.py --build build
 
 fuzz: deps-fuzz
 	test -f build-fuzz/build.ninja || \

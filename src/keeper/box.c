@@ -601,7 +601,8 @@ static int finish_merge(struct keeper *k, struct den_err *err)
 {
 	uint64_t before;
 
-	return box_rollback(k, (uint64_t)k->row.pending, false, &before, err) < 0 ?
+	/* kept first: others may have worked on since the mark was left */
+	return box_rollback(k, (uint64_t)k->row.pending, true, &before, err) < 0 ?
 		den_wrap(err, "undo a merge that was interrupted") : 0;
 }
 
@@ -632,15 +633,15 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 		return -1;
 	(void)home_sweep(k, err); /* costs space at worst */
 	box_print_load(k);
-	if (k->row.pending >= 0 && finish_merge(k, err) < 0)
-		return -1;
+	if (k->row.pending >= 0)
+		(void)finish_merge(k, err); /* else it could not even be deleted, to make room; the mark stays */
 	await_init(k);
 	return listen_for_clients(k, err);
 }
 
 /* ---- down, pause, delete ---- */
 
-static void answer_waiting(struct keeper *k)
+void answer_waiting(struct keeper *k)
 {
 	if (k->keep_waiting)
 		return;
@@ -665,7 +666,7 @@ void box_down(struct keeper *k, const char *reason)
 	loop_timer_clear(&k->kill);
 	loop_timer_clear(&k->runtime);
 	/* of a box that stays, acknowledged changes are on disk when its file systems are unmounted */
-	k->ops->stop(&k->wall, k->gone || (k->row.info.spec.flags & BOX_EPHEMERAL));
+	k->ops->stop(&k->wall, k->gone || ((k->row.info.spec.flags & BOX_EPHEMERAL) && !k->keep_waiting));
 	kexec_box_down(k);
 	k->init_up = false;
 	conn_close(&k->init);
@@ -679,6 +680,8 @@ void box_down(struct keeper *k, const char *reason)
 	if (k->row_written && !(k->row.info.spec.flags & BOX_EPHEMERAL))
 		(void)box_save(k, &err);
 	answer_waiting(k);
+	if (k->keep_waiting) /* a rollback: it comes up again in a moment */
+		return;
 	if (k->row.info.spec.flags & BOX_EPHEMERAL)
 		(void)box_delete(k, &err); /* does nothing when it is what called us */
 	keeper_leave_if_done(k);

@@ -35,11 +35,14 @@ static int view_open(struct keeper *k, const struct point *at, struct view *ret,
 	struct view v = { .own = wall_ids(NULL) == IDS_SINGLE };
 	auto_fd top = -1;
 	char name[64];
+	int hold;
 
 	snprintf(name, sizeof(name), "%s/c%llu", at->box, (unsigned long long)at->number);
-	top = openat(k->pool->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (top < 0 && (errno != ENOENT || at->number))
-		return den_fail_sys(err, errno, "checkpoint %s@%llu", at->box, (unsigned long long)at->number);
+	top = pool_hold(k->pool, name, &hold, err); /* what it holds stays open until the job ends */
+	if (top < 0 && (err->sys != ENOENT || at->number))
+		return den_wrap(err, "checkpoint %s@%llu", at->box, (unsigned long long)at->number);
+	if (top >= 0)
+		(void)fcntl(top, F_DUPFD_CLOEXEC, 3);
 	if (top >= 0 && wall_open_disk(&top, err) < 0)
 		return den_wrap(err, "checkpoint %s@%llu", at->box, (unsigned long long)at->number);
 	v.trees = mem_alloc(sizeof(*v.trees) * (k->tmpl.n_trees + 1));
@@ -316,8 +319,13 @@ static int merge_give_up(struct keeper *k, bool touched, struct den_err *err)
 {
 	uint64_t fallback = (uint64_t)k->row.pending, before;
 
-	if (touched && box_checkpoint_if_changed(k, CKPT_ROLLBACK, "a merge that was given up", &before, err))
-		return box_rollback(k, fallback, false, &before, err);
+	if (touched) {
+		int r = box_checkpoint_if_changed(k, CKPT_ROLLBACK, "a merge that was given up", &before, err);
+
+		/* what cannot be kept is not thrown away: the mark stays, the next keeper tries again */
+		if (r)
+			return r < 0 ? -1 : box_rollback(k, fallback, false, &before, err);
+	}
 	k->row.pending = -1;
 	return store_put(k->store, &k->row, err);
 }
@@ -347,6 +355,10 @@ void merge_client_gone(struct client *c)
 		return;
 	c->merging = false;
 	(void)merge_done(c->k, MERGE_END_BROKEN, &number, &err);
+	if (c->k->merge_was_down && box_is_up(c->k)) {
+		c->k->stopping = true;
+		box_down(c->k, NULL);
+	}
 }
 
 int req_merge_end(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
@@ -357,6 +369,8 @@ int req_merge_end(struct client *c, const struct wire_frame *f, struct buf *out,
 
 	if (!c->merging || !k->merging)
 		return den_fail(err, DEN_CONFLICT, 0, "no merge is under way");
+	if (how == MERGE_END_DONE && k->row.pending < 0)
+		return den_fail(err, DEN_CONFLICT, 0, "the box was rolled back while it was being merged into");
 	c->merging = false;
 	r = merge_done(k, (enum merge_end)how, &number, err);
 	if (k->merge_was_down && box_is_up(k)) {

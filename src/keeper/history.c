@@ -48,11 +48,6 @@ static void print_set(struct keeper *k, uint64_t print, bool known)
 {
 	auto_fd fd = -1;
 	char text[64];
-	struct den_err ignored;
-
-	/* holding a disk still and letting it go writes to it */
-	if (known && k->row.info.spec.disk)
-		known = home_fingerprint(k, PRINT_MAX, &print, &ignored) > 0;
 
 	k->print = print;
 	k->print_known = known;
@@ -65,12 +60,24 @@ static void print_set(struct keeper *k, uint64_t print, bool known)
 		(void)!write(fd, text, strlen(text));
 }
 
+/* A keeper that died while it made a checkpoint may have left the box held still. (Who holds its disk lets
+ * go by himself.) */
+static void let_go(struct keeper *k)
+{
+	struct den_err ignored;
+
+	if (k->row.work && k->row.info.state == BOX_RUNNING)
+		(void)k->ops->freeze(&k->wall, false, &ignored);
+}
+
+/* What the keeper before this one knew of the present, or left of its work on it. */
 void box_print_load(struct keeper *k)
 {
 	auto_fd fd = openat(k->boxfd, PRINT_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 	unsigned long long work, head, print;
 	char text[64] = "";
 
+	let_go(k);
 	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0 ||
 		sscanf(text, "%llu %llu %llu", &work, &head, &print) != 3)
 		return;
@@ -93,16 +100,18 @@ void box_print_now(struct keeper *k)
 
 /* ---- making one ---- */
 
-/* A plain pool copies file by file: nothing may change meanwhile. */
+/* A plain pool copies file by file: nothing may change meanwhile. Of a disk, nothing may between the
+ * snapshot and the look at what it is like after it. */
 static bool hold_still(struct keeper *k)
 {
 	struct den_err ignored;
 
-	return k->pool->kind == POOL_PLAIN && k->row.info.state == BOX_RUNNING &&
+	return (k->pool->kind == POOL_PLAIN || k->row.info.spec.disk) && k->row.info.state == BOX_RUNNING &&
 		k->ops->freeze(&k->wall, true, &ignored) == 0;
 }
 
-static int snapshot(struct keeper *k, uint64_t number, struct den_err *err)
+/* *print, *known: the fingerprint from before; of a disk, the one from after, since holding it writes to it. */
+static int snapshot(struct keeper *k, uint64_t number, uint64_t *print, bool *known, struct den_err *err)
 {
 	char from[64], to[64], like[64];
 	struct den_err ignored;
@@ -122,6 +131,8 @@ static int snapshot(struct keeper *k, uint64_t number, struct den_err *err)
 		r = home_snapshot(k, from, like[0] ? like : NULL, to, true, err);
 		(void)k->ops->settle(&k->wall, k->fsfd, SETTLE_GO, &ignored);
 	}
+	if (r == 0 && k->row.info.spec.disk)
+		*known = (held || !box_is_up(k)) && home_fingerprint(k, PRINT_MAX, print, &ignored) > 0;
 	if (held)
 		(void)k->ops->freeze(&k->wall, false, &ignored);
 	return r < 0 ? den_wrap(err, "checkpoint") : 0;
@@ -150,19 +161,19 @@ int box_checkpoint(struct keeper *k, enum ckpt_kind kind, const char *message, c
 	uint64_t number = k->row.next, print = 0;
 	struct den_err ignored;
 	char name[64];
-	int known;
+	bool known;
 
 	if (need_history(k, err) < 0 || home_open(k, err) < 0)
 		return -1;
-	known = home_fingerprint(k, PRINT_MAX, &print, &ignored);
-	if (snapshot(k, number, err) < 0)
+	known = home_fingerprint(k, PRINT_MAX, &print, &ignored) > 0;
+	if (snapshot(k, number, &print, &known, err) < 0)
 		return -1;
 	if (record(k, number, kind, message, origin, err) < 0) {
 		home_name(k, 'c', number, name);
 		(void)home_discard(k, name, &ignored);
 		return -1;
 	}
-	print_set(k, print, known > 0);
+	print_set(k, print, known);
 	*ret = number;
 	return 0;
 }
@@ -194,7 +205,7 @@ int box_checkpoint_if_changed(struct keeper *k, enum ckpt_kind kind, const char 
 	r = is_changed(k, &print, &known, err);
 	if (r <= 0)
 		return r;
-	if (snapshot(k, number, err) < 0)
+	if (snapshot(k, number, &print, &known, err) < 0)
 		return -1;
 	home_name(k, 'c', k->row.head, head);
 	home_name(k, 'c', number, name);
@@ -361,11 +372,15 @@ int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t 
 
 		if (was_up && box_up(k, &why) == 0)
 			(void)box_save(k, &why);
+		else
+			answer_waiting(k);
 		return -1;
 	}
 	*ret_before = before;
-	if (was_up && box_up(k, err) < 0)
+	if (was_up && box_up(k, err) < 0) {
+		answer_waiting(k);
 		return den_wrap(err, "rolled back, but not started again");
+	}
 	know_present(k);
 	return was_up ? box_save(k, err) : 0;
 }
@@ -397,6 +412,8 @@ int box_prune(struct keeper *k, uint64_t keep_ms, bool everything, uint64_t *ret
 		return -1;
 	history_thin(all, n, &k->row, clock_wall_ms(), keep_ms, everything || n > CHECKPOINTS_MAX, &gone, &n_gone);
 	ckpts_free(all, n);
+	if (!everything && !keep_ms && n > CHECKPOINTS_MAX) /* too many: the oldest, and no more than must be */
+		n_gone = MIN(n_gone, n - CHECKPOINTS_MAX);
 	r = n_gone ? history_remove(k->store, &k->id, gone, n_gone, err) : 0;
 	for (size_t i = 0; r == 0 && i < n_gone; i++) {
 		char name[64];
@@ -518,6 +535,8 @@ int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, 
 
 	if (field_str(f, F_REF, 64, &ref, err) < 0 || need_history(c->k, err) < 0)
 		return -1;
+	if (c->k->merging)
+		return den_fail(err, DEN_CONFLICT, 0, "a merge into this box is under way");
 	if ((turns ? undo_target(c->k, turns, &number, err) : box_resolve(c->k, ref, &number, err)) < 0)
 		return -1;
 	if (box_rollback(c->k, number, true, &before, err) < 0)

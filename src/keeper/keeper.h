@@ -115,6 +115,7 @@ int box_save(struct keeper *k, struct den_err *err);
 int box_empty_trash(struct store *s, const struct box_id *mine, struct den_err *err);
 void box_put_info(struct keeper *k, struct buf *b);
 bool box_is_up(const struct keeper *k);
+void answer_waiting(struct keeper *k); /* all who wait for the box's end */
 
 int open_template(struct keeper *k, struct den_err *err);
 

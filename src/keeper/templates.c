@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "change.h"
@@ -447,6 +448,7 @@ static int layer_publish(struct making *m, const char *tmp, int fd, char hex[sta
 	if (layer_digest(fd, hex, &bytes, err) < 0)
 		return -1;
 	m->img.size += bytes;
+	(void)flock(fd, LOCK_UN); /* for pool_remove(), which would leave it to a sweep */
 	snprintf(name, sizeof(name), "layers/%s", hex);
 	if (faccessat(m->k->pool->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 		return pool_remove(m->k->pool, tmp, err); /* there is one just like it */
@@ -465,6 +467,7 @@ static int commit_layer(struct making *m, const char *tmp, struct den_err *err)
 
 	if (fd < 0)
 		return den_fail_sys(err, errno, "open the new layer");
+	(void)flock(fd, LOCK_EX | LOCK_NB); /* no sweep takes it for a dead one's, however long it takes */
 	if (trim(fd, m->unpacked, err) < 0 || layer_publish(m, tmp, fd, hex, err) < 0)
 		return -1;
 	for (size_t t = 0; t < k->tmpl.n_trees; t++) {

@@ -422,6 +422,37 @@ static void spot_undo(struct pool *p, const char *name, const struct pool_spot *
 	unlinkat(p->fd, dir, AT_REMOVEDIR); /* only if nobody else put something in */
 }
 
+static bool name_is(struct pool *p, const char *name, int fd)
+{
+	struct stat a, b;
+
+	return fstat(fd, &a) == 0 && fstatat(p->fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_ino == b.st_ino &&
+		a.st_dev == b.st_dev;
+}
+
+/* A tree that is read while it is being removed looks like one that lacks what is gone already. */
+int pool_hold(struct pool *p, const char *name, int *ret_hold, struct den_err *err)
+{
+	auto_free char *above = mem_strdup(name);
+	char *slash = strrchr(above, '/');
+	auto_fd dir = -1, fd = -1;
+
+	if (name_check(name, err) < 0)
+		return -1;
+	if (slash) {
+		*slash = '\0';
+		dir = openat(p->fd, above, POOL_OPEN_DIR);
+	}
+	fd = openat(p->fd, name, POOL_OPEN_DIR);
+	if (fd < 0)
+		return den_fail_sys(err, errno, "open '%s' in the pool", name);
+	if ((dir >= 0 && flock(dir, LOCK_SH | LOCK_NB) < 0) || flock(fd, LOCK_SH | LOCK_NB) < 0 ||
+		!name_is(p, name, fd))
+		return den_fail(err, DEN_NOT_FOUND, ENOENT, "'%s' is just being removed", name);
+	*ret_hold = fd_take(&dir);
+	return fd_take(&fd);
+}
+
 static int layer_open(struct pool *p, const char *name, struct den_err *err)
 {
 	int fd;
@@ -477,9 +508,10 @@ int pool_snapshot(struct pool *p, const char *from, const char *like, const char
 {
 	struct pool_source src = { .fd = -1, .name = from }, old = { .fd = -1, .name = like };
 	auto_spot at = { .dirfd = -1 };
+	auto_fd hold = -1;
 	int r = -1;
 
-	src.fd = layer_open(p, from, err);
+	src.fd = pool_hold(p, from, &hold, err);
 	if (src.fd >= 0 && like && name_check(like, err) == 0)
 		old.fd = openat(p->fd, like, POOL_OPEN_DIR);
 	if (src.fd >= 0 && host_has_room(p, err) == 0 &&

@@ -73,6 +73,10 @@ void pool_close(struct pool *p); /* NULL is allowed */
 
 /* Names below are relative to the pool: "ID/w1", "layers/HEX". Parents are made when missing. */
 
+/* Opens a layer and holds it and the directory it is in: as long as *ret_hold is open (-1: no directory
+ * above it), a pool_remove() of either takes its name away and leaves the freeing to a sweep. */
+int pool_hold(struct pool *p, const char *name, int *ret_hold, struct den_err *err);
+
 /* An empty layer to write to: it is on disk when this returns; what is written to it is not, before
  * the next snapshot, seal or fsync(). DEN_CONFLICT when it is there already. */
 int pool_make(struct pool *p, const char *name, struct den_err *err);

@@ -1,23 +1,30 @@
 #include "disk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/loop.h>
 #include <linux/mount.h>
+#include <poll.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fd.h"
 
 #define DISK_FILE "disk.img"
-#define LOOPS_MAX 4096
+#define HOLD_MS 5000
+#define DISK_FREE_TRIES 200 /* of 10 ms */
 #define DISK_MIN (16ULL << 20) /* with a journal: it must survive a power cut */
 
 static int make_fs(const char *path, struct den_err *err)
@@ -95,28 +102,40 @@ static int loop_open(int file, uint32_t flags, char *path, size_t cap, struct de
 	return den_fail(err, DEN_LIMIT, 0, "no free loop device");
 }
 
-/* The device that the file is behind; -1: it is not mounted. */
+/* The device that the file is behind; -1: it is not mounted. By /sys, not by counting up nodes: where there
+ * is no udev, /dev has gaps. */
 static int loop_find(int file, char *path, size_t cap)
 {
+	DIR *d = opendir("/sys/block");
+	struct dirent *de;
 	struct stat st;
+	int found = -1;
 
-	if (fstat(file, &st) < 0)
-		return -1;
-	for (int n = 0; n < LOOPS_MAX; n++) {
+	while (d && found < 0 && fstat(file, &st) == 0 && (de = readdir(d))) {
 		struct loop_info64 info;
-		int fd;
+		char bound[300];
+		int n, fd;
 
+		if (sscanf(de->d_name, "loop%d", &n) != 1)
+			continue;
+		snprintf(bound, sizeof(bound), "/sys/block/%.200s/loop", de->d_name);
+		if (access(bound, F_OK) < 0)
+			continue;
 		snprintf(path, cap, "/dev/loop%d", n);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
-		if (fd < 0 && errno == ENOENT)
-			return -1;
+		if (fd < 0 && errno == ENOENT) {
+			mknod(path, S_IFBLK | 0660, makedev(7, (unsigned)n));
+			fd = open(path, O_RDONLY | O_CLOEXEC);
+		}
 		if (fd >= 0 && ioctl(fd, LOOP_GET_STATUS64, &info) == 0 && info.lo_inode == st.st_ino &&
 			info.lo_device == st.st_dev)
-			return fd;
-		if (fd >= 0)
-			close(fd);
+			found = fd;
+		else
+			fd_close(&fd);
 	}
-	return -1;
+	if (d)
+		closedir(d);
+	return found;
 }
 
 static int mount_device(const char *path, struct den_err *err)
@@ -133,27 +152,94 @@ static int mount_device(const char *path, struct den_err *err)
 	return mnt < 0 ? den_fail_sys(err, errno, "mount disk") : mnt;
 }
 
+/*
+ * FIFREEZE waits, deaf to all signals, for whoever is in the middle of a write; a box can be that for
+ * ever (splice() from an empty pipe). And who dies with a file system held leaves it held. So a process of
+ * its own holds it, that has nothing but the two descriptors: it lets go when told, or when we are gone.
+ */
+static struct {
+	pid_t pid;
+	int fd; /* 0: none */
+} holder;
+
+static void holder_run(int fs, int talk)
+{
+	char c = 'h';
+
+	prctl(PR_SET_NAME, "den-hold", 0, 0, 0);
+	if (dup2(fs, 3) < 0 || dup2(talk, 4) < 0)
+		_exit(1);
+	fd_close_from(5);
+	if (ioctl(3, FIFREEZE, 0) < 0 && errno != EBUSY)
+		_exit(1);
+	(void)!send(4, &c, 1, MSG_NOSIGNAL);
+	while (read(4, &c, 1) < 0 && errno == EINTR)
+		;
+	ioctl(3, FITHAW, 0);
+	_exit(0);
+}
+
+static int disk_hold(int fs, struct den_err *err)
+{
+	int pair[2], a, b;
+	struct pollfd p;
+	char c = 0;
+
+	/* out of the way of 3 and 4, which the holder uses */
+	a = fcntl(fs, F_DUPFD_CLOEXEC, 10);
+	if (a < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return den_fail_sys(err, errno, "hold the disk still");
+	b = fcntl(pair[1], F_DUPFD_CLOEXEC, 10);
+	close(pair[1]);
+	holder.pid = fork();
+	if (holder.pid == 0)
+		holder_run(a, b);
+	close(a);
+	close(b);
+	p = (struct pollfd){ .fd = pair[0], .events = POLLIN };
+	if (holder.pid > 0 && poll(&p, 1, HOLD_MS) == 1 && read(pair[0], &c, 1) == 1) {
+		holder.fd = pair[0];
+		return 0;
+	}
+	close(pair[0]); /* when it gets the disk after all, it lets go at once */
+	return den_fail(err, DEN_TIMEOUT, 0, "a process of the box is in the middle of a write for more than 5 s");
+}
+
+static int disk_release(void)
+{
+	if (!holder.fd)
+		return 0;
+	fd_close(&holder.fd);
+	while (waitpid(holder.pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	holder.fd = 0;
+	holder.pid = 0;
+	return 0;
+}
+
 int disk_settle(int fsfd, enum wall_settle how, struct den_err *err)
 {
 	auto_fd file = openat(fsfd, DISK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), loop = -1, mnt = -1, fd = -1;
 	char path[32];
 
+	if (how == SETTLE_GO)
+		return disk_release();
+	if (holder.pid > 0 && waitpid(holder.pid, NULL, WNOHANG) == holder.pid)
+		holder.pid = 0; /* one that came too late */
 	if (file < 0)
 		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "open disk");
 	loop = loop_find(file, path, sizeof(path));
 	if (loop < 0)
 		return 0;
+	if (holder.pid > 0)
+		return den_fail(err, DEN_TIMEOUT, 0, "a process of the box is still in the middle of a write");
 	mnt = mount_device(path, err);
 	if (mnt < 0)
 		return -1;
 	fd = openat(mnt, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* mnt itself is only a path */
 	if (fd < 0 || (how == SETTLE_FLUSH && syncfs(fd) < 0))
 		return den_fail_sys(err, errno, "flush the disk");
-	if (how == SETTLE_HOLD && ioctl(fd, FIFREEZE, 0) < 0 && errno != EBUSY)
-		return den_fail_sys(err, errno, "hold the disk still");
-	if (how == SETTLE_GO && ioctl(fd, FITHAW, 0) < 0 && errno != EINVAL)
-		return den_fail_sys(err, errno, "let the disk go on");
-	return 0;
+	return how == SETTLE_HOLD ? disk_hold(fd, err) : 0;
 }
 
 int wall_open_disk(int *fd, struct den_err *err)
@@ -207,6 +293,13 @@ int disk_mount(const struct plan *p, struct den_err *err)
 
 	if (file < 0)
 		return den_fail_sys(err, errno, "open disk");
+	/* a second device behind the same file would be a second file system that knows nothing of the first */
+	for (int tries = 0; (loop = loop_find(file, path, sizeof(path))) >= 0; tries++) {
+		fd_close(&loop);
+		if (tries == DISK_FREE_TRIES)
+			return den_fail(err, DEN_CONFLICT, EBUSY, "the box's disk is still mounted");
+		nanosleep(&(struct timespec){ .tv_nsec = 10 * 1000000L }, NULL);
+	}
 	loop = loop_open(file, 0, path, sizeof(path), err);
 	if (loop < 0)
 		return -1;

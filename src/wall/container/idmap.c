@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -173,7 +174,7 @@ int idmap_write(pid_t pid, const struct plan *p, struct den_err *err)
 }
 
 /* In the child: waits for its ids, then works. Its error goes back through the pipe. */
-static void box_root_child(int go, int back, int (*fn)(void *arg, struct den_err *err), void *arg)
+static void box_root_child(pid_t parent, int go, int back, int (*fn)(void *arg, struct den_err *err), void *arg)
 {
 	struct den_err err = { 0 };
 	char c;
@@ -182,6 +183,10 @@ static void box_root_child(int go, int back, int (*fn)(void *arg, struct den_err
 		_exit(1);
 	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		den_fail_sys(&err, errno, "become root of the box");
+	/* after the ids, which would clear it: it has the box's lock and sockets from its parent, so a next
+	 * keeper could not work while it goes on */
+	else if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent)
+		_exit(1);
 	else if (fn(arg, &err) == 0)
 		_exit(0);
 	(void)!write(back, &err, sizeof(err));
@@ -194,7 +199,7 @@ int wall_as_box_root(int (*fn)(void *arg, struct den_err *err), void *arg, struc
 	auto_fd go_r = -1, go_w = -1, back_r = -1, back_w = -1;
 	struct den_err theirs;
 	int fds[2], status = 0, ended = 0;
-	pid_t pid;
+	pid_t pid, self;
 
 	if (geteuid() == 0)
 		return fn(arg, err);
@@ -204,10 +209,11 @@ int wall_as_box_root(int (*fn)(void *arg, struct den_err *err), void *arg, struc
 	if (pipe2(fds, O_CLOEXEC) < 0)
 		return den_fail_sys(err, errno, "pipe");
 	back_r = fds[0], back_w = fds[1];
+	self = getpid();
 	pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, NULL);
 	if (pid == 0) {
 		close(go_w);
-		box_root_child(go_r, back_w, fn, arg);
+		box_root_child(self, go_r, back_w, fn, arg);
 	}
 	if (pid < 0)
 		return den_fail_sys(err, errno, "user namespace");
