@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +14,6 @@
 #include "fd.h"
 #include "keeper.h"
 #include "place.h"
-#include "strv.h"
 
 bool box_is_up(const struct keeper *k)
 {
@@ -36,60 +34,6 @@ void box_put_info(struct keeper *k, struct buf *b)
 	k->row.info.keeper_pid = (uint64_t)getpid();
 	k->row.info.init_pid = box_is_up(k) ? (uint64_t)k->wall.pid : 0;
 	box_info_put(b, &k->row.info);
-}
-
-/* ---- what was asked for, checked and completed ---- */
-
-static int check_text(const char *what, const char *text, const char *bad, struct den_err *err)
-{
-	if (text && (text[0] == '\0' || strpbrk(text, bad)))
-		return den_fail(err, DEN_INVALID, 0, "%s '%.60s' is not allowed", what, text);
-	return 0;
-}
-
-static int check_spec(struct box_spec *s, struct den_err *err)
-{
-	const char *test = getenv("DEN_TEST");
-
-	free(s->id);
-	s->id = NULL; /* ours to choose */
-	if (s->name && box_name_parse(s->name, &(struct box_name){ { 0 } }, err) < 0)
-		return -1;
-	if (!s->template_name)
-		s->template_name = mem_strdup("host");
-	if (!s->wall)
-		s->wall = mem_strdup("container");
-	if (!s->net)
-		s->net = mem_strdup("none");
-	if (s->history == HISTORY_DEFAULT)
-		s->history = s->flags & BOX_EPHEMERAL ? HISTORY_OFF : HISTORY_ON;
-	if (s->history == HISTORY_OFF && !strcmp(s->template_name, "empty"))
-		s->history = HISTORY_MANUAL; /* what is unpacked there becomes a layer in the pool */
-	s->flags &= ~(uint64_t)BOX_PIDS_DEFAULT;
-	if (!s->pids) {
-		s->pids = PIDS_DEFAULT;
-		s->flags |= BOX_PIDS_DEFAULT;
-	}
-	if (strcmp(s->net, "none") && !(test && !strcmp(s->net, "host-test")))
-		return den_fail(err, DEN_UNSUPPORTED, 0, "--net=%s: this version has only --net=none", s->net);
-	if (check_text("hostname", s->hostname, " \t\n/", err) < 0)
-		return -1;
-	if (s->cwd && s->cwd[0] != '/')
-		return den_fail(err, DEN_INVALID, 0, "workdir '%.100s' must be absolute", s->cwd);
-	for (size_t i = 0; s->env && s->env[i]; i++)
-		if (s->env[i][0] == '=' || !strchr(s->env[i], '='))
-			return den_fail(err, DEN_INVALID, 0, "env '%.60s' is not NAME=VALUE", s->env[i]);
-	for (size_t i = 0; i < s->n_mounts; i++) {
-		struct stat st;
-
-		if (stat(s->mounts[i].host, &st) < 0)
-			return den_fail_sys(err, errno, "mount '%.150s'", s->mounts[i].host);
-		if (!strcmp(s->mounts[i].box, "/") || strstr(s->mounts[i].box, "/../"))
-			return den_fail(err, DEN_INVALID, 0, "cannot mount at '%.100s'", s->mounts[i].box);
-	}
-	if (s->memory && s->memory < (4 << 20))
-		return den_fail(err, DEN_INVALID, 0, "--memory must be at least 4M");
-	return 0;
 }
 
 static int random_hex(char *out, size_t bytes, struct den_err *err)
@@ -347,180 +291,13 @@ int box_up(struct keeper *k, struct den_err *err)
 	return 0;
 }
 
-/* ---- create and open ---- */
+/* ---- open ---- */
 
-static int listen_for_clients(struct keeper *k, struct den_err *err)
+int listen_for_clients(struct keeper *k, struct den_err *err)
 {
 	if (place_listen(k->boxfd, PLACE_KEEPER_SOCK, &k->listen.fd, err) < 0)
 		return -1;
 	return loop_add(k->loop, &k->listen, err);
-}
-
-static void late_row_cb(struct loop_timer *t)
-{
-	struct keeper *k = CONTAINER_OF(t, struct keeper, late_row);
-	struct den_err err;
-
-	/* only so that den ls shows it and den exec finds it; nothing was promised */
-	if (listen_for_clients(k, &err) == 0 && box_save(k, &err) == 0)
-		fd_close(&k->image_lock);
-}
-
-static void undo_create(struct keeper *k)
-{
-	struct den_err ignored;
-
-	if (box_is_up(k))
-		box_down(k, NULL);
-	if (k->row_written)
-		(void)store_delete(k->store, &k->id, &ignored);
-	home_close(k);
-	fd_close(&k->boxfd);
-	k->in_trash = store_box_trash(k->store, &k->id, &ignored) == 0;
-	fd_close(&k->image_lock);
-	if (k->row.slot != UINT64_MAX)
-		store_release_slot(k->store, k->row.slot, &k->id);
-}
-
-/* What the template says and the caller did not. */
-static void apply_defaults(struct keeper *k)
-{
-	struct box_spec *s = &k->row.info.spec;
-	char **env = NULL;
-
-	if (!s->user)
-		s->user = mem_strdup(k->defaults.user ? k->defaults.user : "root");
-	if (!s->cwd && k->defaults.workdir)
-		s->cwd = mem_strdup(k->defaults.workdir);
-	for (size_t i = 0; k->defaults.env && k->defaults.env[i]; i++)
-		strv_env_put(&env, k->defaults.env[i]);
-	for (size_t i = 0; s->env && s->env[i]; i++)
-		strv_env_put(&env, s->env[i]);
-	strv_free(s->env);
-	s->env = env;
-}
-
-/* A box and, of a fork, its first checkpoint: there together, or not at all. */
-static int create_row(struct keeper *k, struct den_err *err)
-{
-	bool fork = k->row.info.spec.from;
-	struct ckpt c = { .parent = -1, .created_ms = clock_wall_ms(), .kind = fork ? CKPT_FORK : CKPT_BASE,
-		.message = (char *)(fork ? "as it was forked" : "as the template is"), .origin = k->row.info.spec.from };
-	char name[64], work[64];
-
-	home_name(k, 'c', 0, name);
-	home_name(k, 'w', k->row.work, work);
-	/* an ordinary user's first start gave files their owners: that is no change of the box's */
-	if (k->row.work && !fork && k->tmpl.owners_path && wall_ids(NULL) == IDS_SHIFTED &&
-		home_snapshot(k, work, NULL, name, true, err) < 0)
-		return -1;
-	if (!k->row.work || faccessat(k->pool->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		return box_save(k, err);
-	if (history_add(k->store, &k->row, &c, err) < 0)
-		return -1;
-	k->row_written = true;
-	return 0;
-}
-
-static int create_claimed(struct keeper *k, struct client *owner, struct den_err *err)
-{
-	struct box_spec *s = &k->row.info.spec;
-
-	if (open_template(k, err) < 0)
-		return -1;
-	free(k->row.version);
-	k->row.version = mem_strdup(k->tmpl.version);
-	apply_defaults(k);
-	if (store_box_make(k->store, &k->id, s->history == HISTORY_OFF ? k->tmpl.n_trees : 0, &k->boxfd, &k->lock,
-		    err) < 0 || home_make(k, err) < 0)
-		return -1;
-	/* the directory is there and locked: no claim of ours can be taken for a dead one's */
-	if (s->name && store_claim_name(k->store, s->name, &k->id, err) < 0)
-		return -1;
-	if (geteuid() == 0 && store_claim_slot(k->store, &k->id, &k->row.slot, err) < 0)
-		return -1;
-	if (box_up(k, err) < 0)
-		return -1;
-	box_print_now(k); /* what nobody changed is not a turn's doing */
-	if ((s->flags & BOX_EPHEMERAL) && !s->name) {
-		/* Nobody can know of it yet, nothing durable was promised, and a row costs more than
-		 * such a box's whole life. */
-		k->late_row.cb = late_row_cb;
-		loop_timer_set(k->loop, &k->late_row, clock_mono_ns() + ROW_LATE_MS * NS_PER_MS);
-	} else if (listen_for_clients(k, err) < 0 || create_row(k, err) < 0) {
-		return -1;
-	}
-	if (k->row_written) /* else until the row is, or the box is gone: nobody may take the image away */
-		fd_close(&k->image_lock);
-	owner->owner = s->flags & BOX_EPHEMERAL;
-	return 0;
-}
-
-/* A fork is what the other box is, but for its name. */
-static int fork_spec(struct keeper *k, struct den_err *err)
-{
-	struct box_spec *s = &k->row.info.spec, got = { 0 };
-	const char *at = strchr(s->from, '@');
-	auto_free char *id = at ? strndup(s->from, (size_t)(at - s->from)) : NULL;
-	struct box_row other = { 0 };
-	struct box_id other_id;
-	auto_buf b = { 0 };
-
-	if (!at || box_id_parse(id, &other_id, err) < 0 || !at[1] || strspn(at + 1, "0123456789") != strlen(at + 1))
-		return den_fail(err, DEN_INVALID, 0, "'%.60s' is no checkpoint; write BOX@NUMBER", s->from);
-	if (store_get(k->store, &other_id, &other, err) < 0)
-		return -1;
-	box_spec_put(&b, &other.info.spec);
-	if (box_spec_get(b.p, b.len, &got, err) < 0) {
-		box_row_free(&other);
-		return -1;
-	}
-	free(got.name);
-	got.name = mem_take(&s->name);
-	free(got.from);
-	got.from = mem_take(&s->from);
-	box_spec_free(s);
-	*s = got;
-	if (other.info.state == BOX_DELETING || !other.work) {
-		den_fail(err, DEN_CONFLICT, 0, other.work ? "the box is being deleted" : "that box has no history");
-		box_row_free(&other);
-		return -1;
-	}
-	k->row.version = mem_take(&other.version);
-	box_row_free(&other);
-	return 0;
-}
-
-int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err)
-{
-	struct box_spec *s = &k->row.info.spec;
-
-	if (k->has_box)
-		return den_fail(err, DEN_CONFLICT, 0, "this keeper has a box already");
-	if (box_spec_get(spec, len, s, err) < 0)
-		return -1;
-	k->row.slot = UINT64_MAX;
-	k->row.pending = -1;
-	if ((s->from && fork_spec(k, err) < 0) || check_spec(s, err) < 0)
-		return -1;
-	k->ops = wall_find(s->wall, err);
-	if (!k->ops || box_id_make(&k->id, err) < 0)
-		return -1;
-	s->id = mem_strdup(k->id.s);
-	k->row.info.state = BOX_CREATING;
-	k->row.info.created_ms = clock_wall_ms();
-	k->has_box = true;
-	if (create_claimed(k, owner, err) < 0) {
-		struct den_err why = *err;
-
-		undo_create(k);
-		if (s->name)
-			store_release_name(k->store, s->name, &k->id);
-		*err = why;
-		k->gone = true;
-		return -1;
-	}
-	return 0;
 }
 
 static void owner_gone_cb(struct loop_timer *t)

@@ -104,7 +104,6 @@ void client_drop(struct client *c);
 void keeper_leave_if_done(struct keeper *k);
 
 /* box.c */
-int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err);
 int box_open(struct keeper *k, const struct box_id *id, struct den_err *err);
 int box_up(struct keeper *k, struct den_err *err);
 int box_stop(struct keeper *k, uint64_t grace_ms, struct den_err *err);
@@ -116,6 +115,10 @@ int box_empty_trash(struct store *s, const struct box_id *mine, struct den_err *
 void box_put_info(struct keeper *k, struct buf *b);
 bool box_is_up(const struct keeper *k);
 void answer_waiting(struct keeper *k); /* all who wait for the box's end */
+int listen_for_clients(struct keeper *k, struct den_err *err);
+
+/* create.c */
+int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err);
 
 int open_template(struct keeper *k, struct den_err *err);
 

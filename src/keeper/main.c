@@ -263,6 +263,7 @@ static void request(struct client *c, const struct wire_frame *f)
 {
 	auto_buf out = { 0 };
 	struct den_err err = { 0 };
+	int stray;
 
 	for (size_t i = 0; i < ARRAY_SIZE(requests); i++) {
 		int r;
@@ -273,6 +274,8 @@ static void request(struct client *c, const struct wire_frame *f)
 			r = den_fail(&err, DEN_NOT_FOUND, 0, "the box is gone");
 		else
 			r = requests[i].run(c, f, &out, &err);
+		while (conn_take_fds(&c->conn, &stray, 1) == 0) /* not to be taken for the next request's */
+			close(stray);
 		if (r < 0)
 			conn_fail(&c->conn, 0, &err);
 		else if (r == 0)
