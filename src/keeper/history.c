@@ -143,7 +143,7 @@ static int record(struct keeper *k, uint64_t number, enum ckpt_kind kind, const 
 	const char *origin, struct den_err *err)
 {
 	struct ckpt c = { .number = number, .parent = (int64_t)k->row.head, .created_ms = clock_wall_ms(),
-		.turn = k->row.turn, .kind = kind, .message = (char *)message, .origin = (char *)origin };
+		.turn = k->row.turn, .size = k->print_bytes, .kind = kind, .message = (char *)message, .origin = (char *)origin };
 	uint64_t head = k->row.head, next = k->row.next;
 
 	k->row.head = number;

@@ -27,7 +27,7 @@ struct pool_call {
 	const char *name, *like, *to;
 	bool readonly;
 	unsigned max;
-	uint64_t value;
+	uint64_t value, bytes;
 	int result;
 };
 
@@ -49,7 +49,7 @@ static int call_print(void *arg, struct den_err *err)
 {
 	struct pool_call *c = arg;
 
-	c->result = pool_fingerprint(c->pool, c->name, c->max, &c->value, err);
+	c->result = pool_fingerprint(c->pool, c->name, c->max, &c->value, &c->bytes, err);
 	return c->result < 0 ? -1 : 0;
 }
 
@@ -86,6 +86,7 @@ int home_fingerprint(struct keeper *k, unsigned max, uint64_t *ret, struct den_e
 	r = wall_as_box_root(call_print, c, err) < 0 ? -1 : c->result;
 	if (r > 0)
 		*ret = c->value;
+	k->print_bytes = r > 0 ? c->bytes : 0;
 	munmap(c, sizeof(*c));
 	return r;
 }

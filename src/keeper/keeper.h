@@ -78,6 +78,7 @@ struct keeper {
 	int image_lock; /* held until the row that names the image is written; -1: not */
 	/* history */
 	uint64_t print; /* of head, if known */
+	uint64_t print_bytes; /* what was looked at last takes on disk; 0: not known */
 	bool print_known, turn_open, merging, keep_waiting;
 	bool merge_was_down;
 	char *merge_from; /* "ID@N" */

@@ -103,12 +103,13 @@ int pool_remove(struct pool *p, const char *name, struct den_err *err);
 
 /*
  * Has a layer changed? A fingerprint of names, inodes and change times of everything in it.
- * 1: *ret set; 0: more than max entries, or something changed so short ago that a later change
+ * 1: *ret set, and *ret_bytes (may be NULL) to what it takes on disk; 0: more than max entries, or something changed so short ago that a later change
  * could look the same: treat as changed; -1: err.
  * Memory that a process has mapped and written to before changes without a new time until it was
  * written back, which a snapshot does: the fingerprint to compare with is one taken after a snapshot.
  */
-int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *ret, struct den_err *err);
+int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *ret, uint64_t *ret_bytes,
+	struct den_err *err);
 /* btrfs: is anything in snapshot b newer than in snapshot a, taken earlier of the same layer or of one
  * that came from a? 1, 0; on a plain pool (or if it cannot be told) 1. */
 int pool_differs(struct pool *p, const char *a, const char *b, struct den_err *err);

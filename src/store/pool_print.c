@@ -70,7 +70,7 @@ static bool times_are_fine(int fd)
 }
 
 struct print {
-	uint64_t hash, now;
+	uint64_t hash, now, bytes;
 	bool fine;
 	unsigned max, n;
 	uint64_t *dirs; /* inode of the directory at each depth on the way down */
@@ -107,6 +107,7 @@ static int print_walk(struct print *s, struct walk *w, struct den_err *err)
 		}
 		if (++s->n > s->max || is_racy(s, &e.st))
 			return 0;
+		s->bytes += (uint64_t)e.st.st_blocks * 512;
 		s->hash = pool_hash(s->hash, e.name, strlen(e.name));
 		s->hash = hash_stat(s->hash, &e.st, s->dirs[e.depth - 1]);
 		if (S_ISDIR(e.st.st_mode))
@@ -115,8 +116,8 @@ static int print_walk(struct print *s, struct walk *w, struct den_err *err)
 	return r < 0 ? -1 : 1;
 }
 
-int pool_fingerprint(
-	struct pool *p, const char *name, unsigned max, uint64_t *ret, struct den_err *err)
+int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *ret, uint64_t *ret_bytes,
+	struct den_err *err)
 {
 	struct print s = { .max = max };
 	auto_fd fd = openat(p->fd, name, POOL_OPEN_DIR);
@@ -144,5 +145,7 @@ int pool_fingerprint(
 		return den_wrap(err, "look at '%.80s'", name);
 	if (r)
 		*ret = s.hash;
+	if (r && ret_bytes)
+		*ret_bytes = s.bytes;
 	return r;
 }

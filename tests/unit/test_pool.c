@@ -716,7 +716,7 @@ static uint64_t print_of(const char *name)
 
 	for (int i = 0; i < 100 && r == 0; i++) {
 		pause_ms(5);
-		r = pool_fingerprint(pool, name, 1000, &fp, &err);
+		r = pool_fingerprint(pool, name, 1000, &fp, NULL, &err);
 	}
 	CHECK(r == 1);
 	return fp;
@@ -736,20 +736,20 @@ static void fingerprints(const char *kind)
 		mkdirat(w, "u0/b", 0755) == 0);
 	put(w, "u0/a/f", "one", 0644);
 	put(w, "u0/b/f", "two", 0644);
-	fine = pool_fingerprint(pool, BOX "/w1", 1000, &untouched, &err);
+	fine = pool_fingerprint(pool, BOX "/w1", 1000, &untouched, NULL, &err);
 	CHECK(fine == 1 || (fine == 0 && untouched == 77));
 	for (int i = 0; fine && i < 200; i++) { /* then each change shows, however fast they come */
 		was = untouched;
 		put(w, "u0/a/f", i % 2 ? "one" : "ONE", 0644);
 		CHECK(utimensat(w, "u0/a/f", old, 0) == 0);
-		CHECK(pool_fingerprint(pool, BOX "/w1", 1000, &untouched, &err) == 1 &&
+		CHECK(pool_fingerprint(pool, BOX "/w1", 1000, &untouched, NULL, &err) == 1 &&
 			untouched != was);
 	}
 	put(w, "u0/a/f", "one", 0644);
 	was = print_of(BOX "/w1");
-	CHECK(pool_fingerprint(pool, BOX "/w1", 5, &untouched, &err) == 1);
+	CHECK(pool_fingerprint(pool, BOX "/w1", 5, &untouched, NULL, &err) == 1);
 	CHECK(untouched == was);
-	CHECK(pool_fingerprint(pool, BOX "/w1", 4, &is, &err) == 0);
+	CHECK(pool_fingerprint(pool, BOX "/w1", 4, &is, NULL, &err) == 0);
 	CHECK(holds(w, "u0/a/f", "one") && print_of(BOX "/w1") == was); /* reading is no change */
 #define CHANGES(x)                                                                                 \
 	do {                                                                                       \
@@ -769,7 +769,7 @@ static void fingerprints(const char *kind)
 	if (fsetxattr(openat(w, "u0/a", O_RDONLY | O_CLOEXEC), "user.overlay.opaque", "y", 1, 0) ==
 		0)
 		CHANGES(true);
-	CHECK(pool_fingerprint(pool, BOX "/none", 10, &is, &err) < 0 && err.code == DEN_NOT_FOUND);
+	CHECK(pool_fingerprint(pool, BOX "/none", 10, &is, NULL, &err) < 0 && err.code == DEN_NOT_FOUND);
 }
 
 TEST(pool_plain_fingerprint_changes_with_any_change)
