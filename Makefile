@@ -4,7 +4,7 @@
 #   make test       everything that must hold before a change goes in; its last line is the count
 #   make bench      measure, and compare with what is on this machine
 #   make fuzz       each fuzz target for FUZZ_SECONDS
-#   make soak       SOAK_OPERATIONS random operations with kill -9 in between
+#   make soak       SOAK_OPERATIONS random operations with kill -9 in between; history against a model
 #   make test-vm    the suite on a stock Debian 12 kernel, emulated (slow); VM_TESTS chooses
 #   make test-fresh the README's first command in a Debian with nothing installed
 #   make install    PREFIX=/usr/local, DESTDIR=
@@ -67,6 +67,11 @@ fuzz: deps-fuzz
 
 soak: deps-test build
 	DEN=build/den tests/fault/run $(SOAK_OPERATIONS)
+	for pool in btrfs plain; do \
+		for how in '' --kill --full --power; do \
+			DEN=build/den tests/model/run --pool $$pool $$how --ops $$(($(SOAK_OPERATIONS) / 5)) || exit 1; \
+		done; \
+	done
 
 test-vm: deps-vm build
 	tests/vm/run --timeout 14400 build -- tests/run --build build --jobs 2 --slow 4 \
@@ -83,7 +88,7 @@ install: build
 lint: deps-lint check
 	shellcheck -x -P SCRIPTDIR den scripts/*.sh .ci/run tests/vm/fresh tests/vm/image
 	python3 -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' \
-		tests/run tests/fault/run tests/vm/run tests/check-spec
+		tests/run tests/fault/run tests/model/run tests/model/*.py tests/vm/run tests/check-spec
 
 format: deps-lint
 	git ls-files '*.c' '*.h' | xargs clang-format -i

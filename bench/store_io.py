@@ -218,9 +218,10 @@ def depth(b):
     for g in range(generations):
         s = b.tell("fork", f"depth-{g}", f"depth-{g + 1}", "fork")
         forks.append(s["fork"][0])
-        names = " ".join(f"d{i // 100:02d}/f{i:05d}" for i in range(g * 50, g * 50 + 50))
-        b.tell("exec", f"depth-{g + 1}", f"cd /data/small; for f in {names}; do head -c 5000 /dev/urandom >$f; "
-               "done; sync -f /data")
+        # as large as before (small_size() in io.c): the same is read at either depth
+        new = "; ".join(f"head -c {1024 + i * 7919 % 7168} /dev/urandom >d{i // 100:02d}/f{i:05d}"
+                        for i in range(g * 50, g * 50 + 50))
+        b.tell("exec", f"depth-{g + 1}", f"cd /data/small; {new}; sync -f /data")
     last = f"depth-{generations}"
     deep = Place(b, "depth", [b.den, "exec", last], "/opt/io", "/data", None)
     both = [first, deep]

@@ -307,6 +307,16 @@ void box_turn(struct keeper *k, const struct exec_info *x)
 	}
 }
 
+/* Whoever looks at the history sees the turns that have ended. */
+static int look_at(struct keeper *k, struct den_err *err)
+{
+	if (k->turn_later.when && !k->merging) {
+		loop_timer_clear(&k->turn_later);
+		turn_end(k);
+	}
+	return need_history(k, err);
+}
+
 /* ---- rollback ---- */
 
 static int switch_to(struct keeper *k, uint64_t number, struct den_err *err)
@@ -393,7 +403,7 @@ int box_resolve(struct keeper *k, const char *ref, uint64_t *ret, struct den_err
 	size_t n = 0;
 	int r;
 
-	if (need_history(k, err) < 0 || history_list(k->store, &k->id, &all, &n, err) < 0)
+	if (look_at(k, err) < 0 || history_list(k->store, &k->id, &all, &n, err) < 0)
 		return -1;
 	r = history_resolve(all, n, &k->row, ref, ret, err);
 	ckpts_free(all, n);
@@ -407,7 +417,7 @@ int box_prune(struct keeper *k, uint64_t keep_ms, bool everything, uint64_t *ret
 	size_t n = 0, n_gone = 0;
 	int r;
 
-	if (need_history(k, err) < 0 || home_pool(k, err) < 0 ||
+	if (look_at(k, err) < 0 || home_pool(k, err) < 0 ||
 		history_list(k->store, &k->id, &all, &n, err) < 0)
 		return -1;
 	history_thin(all, n, &k->row, clock_wall_ms(), keep_ms, everything || n > CHECKPOINTS_MAX, &gone, &n_gone);
@@ -467,7 +477,7 @@ int req_log(struct client *c, const struct wire_frame *f, struct buf *out, struc
 	size_t n = 0;
 
 	(void)f, (void)out;
-	if (need_history(k, err) < 0 || history_list(k->store, &k->id, &all, &n, err) < 0)
+	if (look_at(k, err) < 0 || history_list(k->store, &k->id, &all, &n, err) < 0)
 		return -1;
 	if (!n || all[0].number) {
 		struct ckpt base = { .parent = -1, .created_ms = k->row.info.created_ms, .kind = CKPT_BASE,
@@ -502,7 +512,7 @@ int req_tag(struct client *c, const struct wire_frame *f, struct buf *out, struc
 	uint64_t number;
 
 	(void)out;
-	if (field_str(f, F_REF, 64, &ref, err) < 0 || field_str(f, F_TAG, 255, &tag, err) < 0 || need_history(k, err) < 0)
+	if (field_str(f, F_REF, 64, &ref, err) < 0 || field_str(f, F_TAG, 255, &tag, err) < 0 || look_at(k, err) < 0)
 		return -1;
 	if (check_tag(tag ? tag : "", err) < 0)
 		return -1;
@@ -533,7 +543,7 @@ int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, 
 	uint64_t turns = field_u64(f, F_COUNT, 0), number, before;
 	auto_free char *ref = NULL;
 
-	if (field_str(f, F_REF, 64, &ref, err) < 0 || need_history(c->k, err) < 0)
+	if (field_str(f, F_REF, 64, &ref, err) < 0 || look_at(c->k, err) < 0)
 		return -1;
 	if (c->k->merging)
 		return den_fail(err, DEN_CONFLICT, 0, "a merge into this box is under way");
@@ -563,7 +573,7 @@ int box_point(struct keeper *k, const char *ref, uint64_t *ret, struct den_err *
 
 	if (ref && *ref && strcmp(ref, "now"))
 		return box_resolve(k, ref, ret, err);
-	if (need_history(k, err) < 0 ||
+	if (look_at(k, err) < 0 ||
 		box_checkpoint_if_changed(k, CKPT_MANUAL, "for a fork or a comparison", &made, err) < 0)
 		return -1;
 	*ret = k->row.head;

@@ -103,11 +103,11 @@ int pool_remove(struct pool *p, const char *name, struct den_err *err);
 
 /*
  * Has a layer changed? A fingerprint of names, inodes and change times of everything in it.
- * 1: *ret set, and *ret_bytes (may be NULL) to what it takes on disk; 0: more than max entries, or something changed so short ago that a later change
- * could look the same: treat as changed; -1: err.
- * Memory that a process has mapped and written to before changes without a new time until it was
- * written back, which a snapshot does: the fingerprint to compare with is one taken after a snapshot.
+ * 1: *ret set, and *ret_bytes (may be NULL) to what it takes on disk; 0: more than max entries; 2: something
+ * changed so short ago (POOL_RACY_MS, on a kernel whose clock for files ticks slowly) that a later change
+ * could look the same; -1: err.
  */
+#define POOL_RACY_MS 20
 int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *ret, uint64_t *ret_bytes,
 	struct den_err *err);
 /* btrfs: is anything in snapshot b newer than in snapshot a, taken earlier of the same layer or of one

@@ -16,7 +16,7 @@
 #include "pool_kinds.h"
 #include "walk.h"
 
-#define RACY_NS (20 * NS_PER_MS) /* two clock ticks, at the slowest clock there is */
+#define RACY_NS (POOL_RACY_MS * NS_PER_MS) /* two clock ticks, at the slowest clock there is */
 
 /* Eight bytes at a time, each spread over all bits before the next. */
 uint64_t pool_hash(uint64_t h, const void *p, size_t n)
@@ -92,7 +92,7 @@ static void dir_at(struct print *s, unsigned depth, uint64_t ino)
 	s->dirs[depth] = ino;
 }
 
-/* 1: all of it; 0: too much, or too young */
+/* 1: all of it; 0: too much; 2: too young */
 static int print_walk(struct print *s, struct walk *w, struct den_err *err)
 {
 	struct walk_entry e;
@@ -105,8 +105,10 @@ static int print_walk(struct print *s, struct walk *w, struct den_err *err)
 				walk_skip(w);
 			continue;
 		}
-		if (++s->n > s->max || is_racy(s, &e.st))
+		if (++s->n > s->max)
 			return 0;
+		if (is_racy(s, &e.st))
+			return 2;
 		s->bytes += (uint64_t)e.st.st_blocks * 512;
 		s->hash = pool_hash(s->hash, e.name, strlen(e.name));
 		s->hash = hash_stat(s->hash, &e.st, s->dirs[e.depth - 1]);
@@ -132,7 +134,7 @@ int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *r
 	s.now = (uint64_t)now.tv_sec * NS_PER_SEC + (uint64_t)now.tv_nsec;
 	s.fine = times_are_fine(fd);
 	if (is_racy(&s, &st))
-		return 0;
+		return 2;
 	s.hash = hash_stat(0, &st, 0);
 	dir_at(&s, 0, st.st_ino);
 	r = walk_new(fd_take(&fd), 0, 0, &w, err);
@@ -143,9 +145,9 @@ int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *r
 	free(s.dirs);
 	if (r < 0)
 		return den_wrap(err, "look at '%.80s'", name);
-	if (r)
+	if (r == 1)
 		*ret = s.hash;
-	if (r && ret_bytes)
+	if (r == 1 && ret_bytes)
 		*ret_bytes = s.bytes;
 	return r;
 }

@@ -33,6 +33,8 @@ def write_mapped(path, at, text):
 
 
 def write_atomic(path, text, mode):
+    if os.path.lexists(path + ".new"):  # of one that was cut short
+        os.unlink(path + ".new")
     write(path + ".new", text, os.O_CREAT | os.O_EXCL, mode)
     os.rename(path + ".new", path)
 

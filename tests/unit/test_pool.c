@@ -714,7 +714,7 @@ static uint64_t print_of(const char *name)
 	uint64_t fp;
 	int r = 0;
 
-	for (int i = 0; i < 100 && r == 0; i++) {
+	for (int i = 0; i < 100 && (r == 0 || r == 2); i++) {
 		pause_ms(5);
 		r = pool_fingerprint(pool, name, 1000, &fp, NULL, &err);
 	}
@@ -737,8 +737,8 @@ static void fingerprints(const char *kind)
 	put(w, "u0/a/f", "one", 0644);
 	put(w, "u0/b/f", "two", 0644);
 	fine = pool_fingerprint(pool, BOX "/w1", 1000, &untouched, NULL, &err);
-	CHECK(fine == 1 || (fine == 0 && untouched == 77));
-	for (int i = 0; fine && i < 200; i++) { /* then each change shows, however fast they come */
+	CHECK(fine == 1 || (fine == 2 && untouched == 77));
+	for (int i = 0; fine == 1 && i < 200; i++) { /* then each change shows, however fast they come */
 		was = untouched;
 		put(w, "u0/a/f", i % 2 ? "one" : "ONE", 0644);
 		CHECK(utimensat(w, "u0/a/f", old, 0) == 0);
