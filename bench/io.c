@@ -6,9 +6,10 @@
  *   io DIR run LABEL ARGV  the same for a program, from vfork to its end; its output goes nowhere
  *   io DIR fill NAME BYTES FILES   makes DIR/NAME, nothing timed: FILES files of BYTES together
  *
- * "setup" makes what the others read; "listed" reads the files that DIR/list names. Files are small ones of 1 to 8 KiB, 100 in a directory, and one of
- * 256 MiB; all of it random, so that nothing can be stored in less. "Cold" is: the kernel was told
- * (POSIX_FADV_DONTNEED) to forget the content, while names and inodes stay known.
+ * "setup" makes what the others read; "listed" reads the files that DIR/list names. Files are small
+ * ones of 1 to 8 KiB, 100 in a directory, and one of 256 MiB; all of it random, so that nothing can be
+ * stored in less. "Cold" is: the kernel was told (POSIX_FADV_DONTNEED) to forget the content, while
+ * names and inodes stay known.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 """Measures the store: history, forks, reads and writes in boxes.
 
-    bench/store.py --build build [--quick] [--rounds N] [--out docs] [--state DIR] [--only PART,...]
+    bench/store.py --build build [--quick] [--rounds N] [--out docs] [--state DIR]
+                   [--only PART,...] [--raw FILE]
 
 Writes docs/performance-store.svg and the part of docs/performance.md between its two markers. What is
 compared runs interleaved, in random order. Needs root. Cleans up after itself.
 
---quick: a few rounds, nothing written. --only: of forks, history, turns, depth, dirty, io, commit; nothing
-written either.
+--quick: a few rounds, nothing written. --only: of forks, history, turns, depth, dirty, io, commit. --raw: all
+samples go to FILE, and of those that are in it already the parts that --only leaves out are taken. Nothing is
+written to docs unless all parts are there.
 """
 import argparse
+import json
 import os
 import random
 import signal
@@ -30,7 +33,8 @@ LARGE = ("1 GiB", "50,000 files")
 OPERATIONS = ["checkpoint", "fork", "rollback", "delete"]
 GOAL_MS = 10
 FLAT = 1.5
-PARTS = ["forks", "history", "turns", "depth", "dirty", "io", "commit"]  # the forks: in a new pool, so that its growth tells
+# Forks first: in a new pool its growth tells what they take.
+PARTS = ["forks", "history", "turns", "depth", "dirty", "io", "commit"]
 
 
 class Store(run.Bench):
@@ -392,6 +396,16 @@ def pool(b):
     return f"the pool is {kind}{' in a file' if b.image_bytes() else ''}, on {fs[0]} ({fs[1]})"
 
 
+def load_raw(path):
+    def samples(d):
+        return run.Samples(d) if d and all(isinstance(v, list) for v in d.values()) else d
+
+    if not path or not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        return json.load(f, object_hook=samples)
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--build", default="build")
@@ -400,6 +414,7 @@ def main():
     p.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs"))
     p.add_argument("--state", help="directory to make the state directory in (default: /var/lib)")
     p.add_argument("--only", help="some of " + ", ".join(PARTS))
+    p.add_argument("--raw", help="file of samples, read and written")
     args = p.parse_args()
     only = args.only.split(",") if args.only else PARTS
     if set(only) - set(PARTS):
@@ -408,7 +423,7 @@ def main():
         sys.exit("bench: needs root: a pool of snapshots does")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     b = Store(args)
-    r = {"machine": run.machine(), "notes": b.notes, "pool": "no pool"}
+    r = {**load_raw(args.raw), "machine": run.machine(), "notes": b.notes, "pool": "no pool"}
     measures = {"io": store_io.measure, "depth": store_io.depth}
     try:
         b.run(b.den, "rm", "--force", b.run(b.den, "create").stdout.strip())
@@ -417,13 +432,13 @@ def main():
             if part in only:
                 b.settle()
                 r[part] = measures[part](b) if part in measures else getattr(b, part)()
-    except BaseException:
-        print(markdown(r))  # what it took so long to measure
-        raise
+                if args.raw:
+                    with open(args.raw, "w") as f:
+                        json.dump(r, f)
     finally:
         b.clean()
     print(markdown(r))
-    if not args.quick and only == PARTS:
+    if not args.quick and all(part in r for part in PARTS):
         write_docs(args.out, r)
     bad = [g for g in goals(r) if g[3] != "met"]
     run.say(f"{len(bad)} of {len(goals(r))} promises of the store not met" if bad else "all promises met")

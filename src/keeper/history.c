@@ -24,12 +24,20 @@
 #include "keeper.h"
 #include "parse.h"
 
-#define PRINT_MAX 2000	     /* entries that are looked at one by one; beyond that a snapshot is cheaper */
+/* Entries that are looked at one by one: beyond that a snapshot is cheaper, and of a plain pool nothing is. */
+#define PRINT_MAX_BTRFS 300
+#define PRINT_MAX_PLAIN 50000
 #define MESSAGE_MAX 400
 #define CHECKPOINTS_MAX 5000 /* thinned early beyond that */
 #define THIN_EVERY 50
 #define TURN_SLOW_MS 1000
 #define TURN_SHARE 20
+#define SWEEP_MS 5
+
+static unsigned print_max(const struct keeper *k)
+{
+	return k->pool && k->pool->kind == POOL_PLAIN ? PRINT_MAX_PLAIN : PRINT_MAX_BTRFS;
+}
 
 static int need_history(const struct keeper *k, struct den_err *err)
 {
@@ -92,7 +100,7 @@ void box_print_now(struct keeper *k)
 {
 	uint64_t print = 0;
 	struct den_err ignored;
-	int r = k->row.work ? home_fingerprint(k, PRINT_MAX, &print, &ignored) : 0;
+	int r = k->row.work ? home_fingerprint(k, print_max(k), &print, &ignored) : 0;
 
 	if (k->row.work)
 		print_set(k, print, r > 0);
@@ -132,7 +140,7 @@ static int snapshot(struct keeper *k, uint64_t number, uint64_t *print, bool *kn
 		(void)k->ops->settle(&k->wall, k->fsfd, SETTLE_GO, &ignored);
 	}
 	if (r == 0 && k->row.info.spec.disk)
-		*known = (held || !box_is_up(k)) && home_fingerprint(k, PRINT_MAX, print, &ignored) > 0;
+		*known = (held || !box_is_up(k)) && home_fingerprint(k, print_max(k), print, &ignored) > 0;
 	if (held)
 		(void)k->ops->freeze(&k->wall, false, &ignored);
 	return r < 0 ? den_wrap(err, "checkpoint") : 0;
@@ -165,7 +173,7 @@ int box_checkpoint(struct keeper *k, enum ckpt_kind kind, const char *message, c
 
 	if (need_history(k, err) < 0 || home_open(k, err) < 0)
 		return -1;
-	known = home_fingerprint(k, PRINT_MAX, &print, &ignored) > 0;
+	known = home_fingerprint(k, print_max(k), &print, &ignored) > 0;
 	if (snapshot(k, number, &print, &known, err) < 0)
 		return -1;
 	if (record(k, number, kind, message, origin, err) < 0) {
@@ -185,7 +193,7 @@ static int is_changed(struct keeper *k, uint64_t *print, bool *known, struct den
 
 	if (home_open(k, err) < 0)
 		return -1;
-	r = home_fingerprint(k, PRINT_MAX, print, err);
+	r = home_fingerprint(k, print_max(k), print, err);
 	if (r < 0)
 		return -1;
 	*known = r > 0;
@@ -319,17 +327,25 @@ static int look_at(struct keeper *k, struct den_err *err)
 
 /* ---- rollback ---- */
 
+static void sweep_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, sweep);
+	struct den_err ignored;
+
+	if (!k->gone)
+		(void)home_sweep(k, &ignored);
+}
+
 static int switch_to(struct keeper *k, uint64_t number, struct den_err *err)
 {
 	uint64_t old_work = k->row.work, old_head = k->row.head;
 	int64_t old_pending = k->row.pending;
-	char from[64], to[64], old[64];
+	char from[64], to[64];
 	struct den_err ignored;
 	int r;
 
 	home_name(k, 'c', number, from);
 	home_name(k, 'w', old_work + 1, to);
-	home_name(k, 'w', old_work, old);
 	(void)home_discard(k, to, &ignored); /* of a keeper that died in the middle */
 	if (number == 0 && faccessat(k->pool->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		r = home_make_empty(k, old_work + 1, err);
@@ -348,8 +364,10 @@ static int switch_to(struct keeper *k, uint64_t number, struct den_err *err)
 		return -1;
 	}
 	home_close(k);
-	(void)home_discard(k, old, &ignored);
 	k->print_known = false;
+	/* what it wrote to before is taken apart when the box runs again and whoever waits has been told */
+	k->sweep.cb = sweep_cb;
+	loop_timer_set(k->loop, &k->sweep, clock_mono_ns() + SWEEP_MS * NS_PER_MS);
 	return 0;
 }
 

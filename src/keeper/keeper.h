@@ -85,6 +85,7 @@ struct keeper {
 	struct buf turn_message;
 	struct loop_deferred turn_end;
 	struct loop_timer turn_later; /* armed: the turns since share a checkpoint */
+	struct loop_timer sweep;
 	int64_t turn_at, turn_cost;   /* when the last one was made, and how long it took; ns */
 	struct list jobs;
 	const struct wall_ops *ops;

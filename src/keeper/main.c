@@ -438,6 +438,8 @@ int keeper_main(const char *state, const char *id)
 	/* Whoever waited has been answered. */
 	list_for_each(l, &k->clients)
 		conn_close(&CONTAINER_OF(l, struct client, link)->conn);
+	if (k->sweep.when && !k->gone)
+		(void)home_sweep(k, &err); /* of a rollback a moment ago */
 	if (k->in_trash) {
 		k->ops->release(&k->wall);
 		home_remove(k);
