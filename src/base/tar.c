@@ -286,7 +286,7 @@ static int pax_record(struct tar_reader *r, const char *key, size_t key_len, con
 
 static int pax_take(struct tar_reader *r, struct den_err *err)
 {
-	char *p = r->meta.p, *end = p + r->meta.len;
+	char *p = r->meta.p, *end = r->meta.len ? p + r->meta.len : p; /* an empty one has no bytes at all */
 
 	while (p < end) {
 		char *space = memchr(p, ' ', (size_t)MIN(end - p, 10)), *eq;
