@@ -66,10 +66,10 @@ fuzz: deps-fuzz
 	scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 soak: deps-test build
-	DEN=build/den tests/fault/run $(SOAK_OPERATIONS)
+	DEN=$(CURDIR)/build/den tests/fault/run $(SOAK_OPERATIONS)
 	for pool in btrfs plain; do \
 		for how in '' --kill --full --power; do \
-			DEN=build/den tests/model/run --pool $$pool $$how --ops $$(($(SOAK_OPERATIONS) / 5)) || exit 1; \
+			DEN=$(CURDIR)/build/den tests/model/run --pool $$pool $$how --ops $$(($(SOAK_OPERATIONS) / 5)) || exit 1; \
 		done; \
 	done
 
