@@ -157,14 +157,16 @@ static void make_box(const char *workdir)
 	upper_fd = take(box_fd, ".");
 }
 
+#define OVERLAY_WORK "w%d/work" /* made by overlayfs in its workdir */
+
 /* What the kernel and the box leave there; names that are not there do no harm. */
 static void remove_box(const char *workdir)
 {
 	static const struct {
 		const char *path;
 		int flags;
-	} below[] = { { "w%d/work/incompat/volatile/dirty", 0 }, { "w%d/work/incompat/volatile", AT_REMOVEDIR },
-		{ "w%d/work/incompat", AT_REMOVEDIR }, { "w%d/work", AT_REMOVEDIR }, { "w%d", AT_REMOVEDIR },
+	} below[] = { { OVERLAY_WORK "/incompat/volatile/dirty", 0 }, { OVERLAY_WORK "/incompat/volatile", AT_REMOVEDIR },
+		{ OVERLAY_WORK "/incompat", AT_REMOVEDIR }, { OVERLAY_WORK, AT_REMOVEDIR }, { "w%d", AT_REMOVEDIR },
 		{ "u%d", AT_REMOVEDIR } };
 	char path[4096];
 
