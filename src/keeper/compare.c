@@ -268,6 +268,15 @@ static int merge_points(struct keeper *k, const char *from, struct merging *m, s
 	return 0;
 }
 
+/* A box that was stopped, and ran for the merge alone, stops again however that went. */
+static void back_down(struct keeper *k)
+{
+	if (!k->merge_was_down || !box_is_up(k))
+		return;
+	k->stopping = true;
+	box_down(k, NULL);
+}
+
 static int merge_begin(struct keeper *k, struct merging *m, const char *from, struct client *c, int stream,
 	struct den_err *err)
 {
@@ -275,12 +284,15 @@ static int merge_begin(struct keeper *k, struct merging *m, const char *from, st
 	struct den_err ignored;
 
 	k->merge_was_down = !box_is_up(k);
-	if (k->merge_was_down && (box_up(k, err) < 0 || box_save(k, err) < 0))
+	if (k->merge_was_down && (box_up(k, err) < 0 || box_save(k, err) < 0)) {
+		back_down(k);
 		return -1;
+	}
 	k->row.pending = (int64_t)m->ours.number;
 	if (store_put(k->store, &k->row, err) < 0 || job_start(k, &spec, stream, NULL, NULL, err) < 0) {
 		k->row.pending = -1;
 		(void)store_put(k->store, &k->row, &ignored);
+		back_down(k);
 		return -1;
 	}
 	k->merging = true;
@@ -355,10 +367,7 @@ void merge_client_gone(struct client *c)
 		return;
 	c->merging = false;
 	(void)merge_done(c->k, MERGE_END_BROKEN, &number, &err);
-	if (c->k->merge_was_down && box_is_up(c->k)) {
-		c->k->stopping = true;
-		box_down(c->k, NULL);
-	}
+	back_down(c->k);
 }
 
 int req_merge_end(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
@@ -373,10 +382,7 @@ int req_merge_end(struct client *c, const struct wire_frame *f, struct buf *out,
 		return den_fail(err, DEN_CONFLICT, 0, "the box was rolled back while it was being merged into");
 	c->merging = false;
 	r = merge_done(k, (enum merge_end)how, &number, err);
-	if (k->merge_was_down && box_is_up(k)) {
-		k->stopping = true;
-		box_down(k, NULL);
-	}
+	back_down(k);
 	if (r == 0 && how == MERGE_END_DONE)
 		wire_put_u64(out, F_NUMBER, number);
 	return r;
