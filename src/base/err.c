@@ -115,3 +115,22 @@ int den_wrap(struct den_err *e, const char *fmt, ...)
 		snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %s", inner);
 	return -1;
 }
+
+/* Stable, and in den(1): scripts rely on it. */
+static const int exit_code[] = {
+	[DEN_OK] = 0,
+	[DEN_INVALID] = 2,
+	[DEN_NOT_FOUND] = 3,
+	[DEN_CONFLICT] = 4,
+	[DEN_DENIED] = 5,
+	[DEN_LIMIT] = 6,
+	[DEN_TIMEOUT] = 7,
+	[DEN_UNSUPPORTED] = 8,
+	[DEN_INTERNAL] = 1,
+};
+static_assert(ARRAY_SIZE(exit_code) == ERR_CODES, "a code has no exit status");
+
+int err_exit_status(enum den_code code)
+{
+	return (unsigned)code < ERR_CODES ? exit_code[code] : 1;
+}

@@ -22,6 +22,8 @@ struct den_err {
 #endif
 
 #define ERR_CODES (DEN_INTERNAL + 1)
+/* The exit status of a program that failed so; den and den-fetch have the same. */
+int err_exit_status(enum den_code code);
 
 /* Sets *e (which may be NULL). With sys != 0, ": <strerror>" is added. Always -1. */
 int den_fail(struct den_err *e, enum den_code code, int sys, const char *fmt, ...)

@@ -11,23 +11,9 @@
 #include "fd.h"
 #include "mem.h"
 
-/* Stable, and in den(1): scripts rely on it. */
-static const int exit_code[] = {
-	[DEN_OK] = 0,
-	[DEN_INVALID] = 2,
-	[DEN_NOT_FOUND] = 3,
-	[DEN_CONFLICT] = 4,
-	[DEN_DENIED] = 5,
-	[DEN_LIMIT] = 6,
-	[DEN_TIMEOUT] = 7,
-	[DEN_UNSUPPORTED] = 8,
-	[DEN_INTERNAL] = 1,
-};
-static_assert(ARRAY_SIZE(exit_code) == ERR_CODES, "a code has no exit status");
-
 int cli_exit_code(enum den_code code)
 {
-	return (unsigned)code < ERR_CODES ? exit_code[code] : 1;
+	return err_exit_status(code);
 }
 
 static void fail_json(const struct den_err *err, const char *hint)

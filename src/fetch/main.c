@@ -42,20 +42,6 @@ static const char usage[] =
 	"not allowed;\n"
 	"6 a limit; 7 too slow or broken off; 8 not supported; 1 anything else.\n";
 
-/* The same numbers as den's own: den hands them on. */
-static const int exit_code[] = {
-	[DEN_OK] = 0,
-	[DEN_INVALID] = 2,
-	[DEN_NOT_FOUND] = 3,
-	[DEN_CONFLICT] = 4,
-	[DEN_DENIED] = 5,
-	[DEN_LIMIT] = 6,
-	[DEN_TIMEOUT] = 7,
-	[DEN_UNSUPPORTED] = 8,
-	[DEN_INTERNAL] = 1,
-};
-static_assert(ARRAY_SIZE(exit_code) == ERR_CODES, "a code has no exit status");
-
 struct call {
 	bool push, password_stdin, help;
 	const char *user, *auth, *ca, *platform, *ref, *dir;
@@ -297,5 +283,5 @@ int main(int argc, char **argv)
 	free(f.ca);
 	if (r < 0)
 		say_error(&err);
-	return r < 0 ? exit_code[err.code] : 0;
+	return r < 0 ? err_exit_status(err.code) : 0;
 }
