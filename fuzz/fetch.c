@@ -140,7 +140,7 @@ static void fuzz_logins(const char *text, size_t n)
 	}
 	refusal_parse(text, n, refusal);
 	check(strlen(refusal) < sizeof(refusal));
-	if (auth_file_parse(text, n, "registry.example", &l, &helper, &err) == 0)
+	if (auth_file_parse(text, n, "registry.example", "team/tool", &l, &helper, &err) == 0)
 		login_free(&l);
 	(void)config_platform(text, n, &p, &err);
 }

@@ -1,0 +1,254 @@
+#include "plumb.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "mem.h"
+#include "netlink.h"
+#include "parse.h"
+#include "policy.h"
+#include "span.h"
+
+#define OUT_FD 3
+#define INIT_FD 4
+#define REDIRECTS_MAX 512
+#define UDP_PORTS_MAX 32
+#define BACKLOG 1024
+#define POLICY_MAX (512U << 10)
+
+static int give(enum plumb_kind kind, unsigned family, unsigned port, int fd, struct den_err *err)
+{
+	struct plumb_sock s = { kind, family, port };
+	char control[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct iovec iov = { &s, sizeof(s) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		struct cmsghdr *c;
+
+		m.msg_control = control;
+		m.msg_controllen = sizeof(control);
+		c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(c), &fd, sizeof(int));
+	}
+	return sendmsg(OUT_FD, &m, MSG_NOSIGNAL) < 0 ? den_fail_sys(err, errno, "hand over a socket") : 0;
+}
+
+static socklen_t sockaddr_of(const struct net_addr *a, uint16_t port, struct sockaddr_storage *ret)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)ret;
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)ret;
+
+	memset(ret, 0, sizeof(*ret));
+	if (a->family == 4) {
+		v4->sin_family = AF_INET;
+		v4->sin_port = htons(port);
+		memcpy(&v4->sin_addr, a->b, 4);
+		return sizeof(*v4);
+	}
+	v6->sin6_family = AF_INET6;
+	v6->sin6_port = htons(port);
+	memcpy(&v6->sin6_addr, a->b, 16);
+	return sizeof(*v6);
+}
+
+/* Binds, listens if it is a stream, and gives it away; *port 0: any, and then it says which. */
+static int open_socket(enum plumb_kind kind, int type, const struct net_addr *a, uint16_t *port,
+	struct den_err *err)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sockaddr_of(a, *port, &sa);
+	int on = 1;
+	auto_fd fd = socket(sa.ss_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return den_fail_sys(err, errno, "socket");
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (*port && kind != PLUMB_UDP) /* the gate has one at that port until it takes the new one */
+		setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+	/* IPv6 asks for an address of an interface, where IPv4 is content with a route */
+	setsockopt(fd, IPPROTO_IP, IP_FREEBIND, &on, sizeof(on));
+	if (a->family == 6) {
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+		setsockopt(fd, IPPROTO_IPV6, IPV6_FREEBIND, &on, sizeof(on));
+	}
+	if (kind == PLUMB_UDP && (setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) < 0 ||
+		(a->family == 6 && setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on)) < 0)))
+		return den_fail_sys(err, errno, "socket options");
+	if (bind(fd, (struct sockaddr *)&sa, len) < 0)
+		return den_fail_sys(err, errno, errno == EADDRINUSE ?
+			"a program in the box has port %u, which the gate needs" : "bind port %u in the box", *port);
+	if (type == SOCK_STREAM && listen(fd, BACKLOG) < 0)
+		return den_fail_sys(err, errno, "listen in the box");
+	if (!*port) {
+		len = sizeof(sa);
+		if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
+			return den_fail_sys(err, errno, "port");
+		*port = ntohs(a->family == 4 ? ((struct sockaddr_in *)(void *)&sa)->sin_port :
+					       ((struct sockaddr_in6 *)(void *)&sa)->sin6_port);
+	}
+	return give(kind, a->family, *port, fd, err);
+}
+
+static int open_own(const struct policy *p, bool v6, struct den_err *err)
+{
+	const struct net_addr at = v6 ? span_v6(SPAN_GATE_V4) : span_v4(SPAN_GATE_V4);
+	uint16_t dns = 53, proxy = SPAN_PROXY_PORT;
+
+	if (open_socket(PLUMB_DNS_UDP, SOCK_DGRAM, &at, &dns, err) < 0 ||
+		open_socket(PLUMB_DNS_TCP, SOCK_STREAM, &at, &dns, err) < 0)
+		return -1;
+	return p->proxy_env && !v6 ? open_socket(PLUMB_PROXY, SOCK_STREAM, &at, &proxy, err) : 0;
+}
+
+/* A program of the box that has the port already keeps it: then the rule does not work, and the
+ * connection is refused. */
+static int open_udp(const struct policy *p, bool v6, struct den_err *err)
+{
+	static const struct net_addr any4 = { .family = 4 }, any6 = { .family = 6 };
+	uint16_t done[UDP_PORTS_MAX];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < p->n_rules; i++) {
+		const struct policy_rule *r = &p->rules[i];
+
+		if (r->kind != RULE_CIDR || r->deny || !r->udp || (r->cidr.a.family == 6) != v6)
+			continue;
+		for (unsigned k = 0; k < r->ports.n; k++)
+			for (unsigned port = r->ports.r[k].lo; port <= r->ports.r[k].hi; port++) {
+				uint16_t one = (uint16_t)port;
+				bool again = false;
+
+				for (unsigned d = 0; d < n; d++)
+					again |= done[d] == one;
+				if (again)
+					continue;
+				if (n == UDP_PORTS_MAX)
+					return den_fail(err, DEN_LIMIT, 0,
+						"rules open more than %d UDP ports", UDP_PORTS_MAX);
+				done[n++] = one;
+				if (open_socket(PLUMB_UDP, SOCK_DGRAM, v6 ? &any6 : &any4, &one, err) < 0 &&
+					err->sys != EADDRINUSE)
+					return -1;
+			}
+	}
+	return 0;
+}
+
+static int add(struct redirect *all, unsigned *n, struct net_cidr to, const struct port_set *ports,
+	struct den_err *err)
+{
+	for (unsigned i = 0; i < ports->n; i++) {
+		if (*n == REDIRECTS_MAX)
+			return den_fail(err, DEN_LIMIT, 0, "more than %d ranges of addresses and ports",
+				REDIRECTS_MAX);
+		all[(*n)++] = (struct redirect){ to, ports->r[i] };
+	}
+	return 0;
+}
+
+static int lay_redirects(const struct policy *p, uint16_t port4, uint16_t port6, struct den_err *err)
+{
+	auto_free struct redirect *all = mem_alloc(sizeof(*all) * REDIRECTS_MAX);
+	struct port_set classes[POLICY_CLASSES_MAX], every = { 1, { { 1, 65535 } } };
+	unsigned n_classes = policy_port_classes(p, classes, POLICY_CLASSES_MAX), n = 0;
+
+	for (unsigned i = 0; i < n_classes; i++) {
+		uint32_t at = SPAN_V4 + span_block(i) * SPAN_BLOCK;
+
+		if (add(all, &n, (struct net_cidr){ span_v4(at), 19 }, &classes[i], err) < 0 ||
+			add(all, &n, (struct net_cidr){ span_v6(at), 96 + 19 }, &classes[i], err) < 0)
+			return -1;
+	}
+	for (unsigned i = 0; i < p->n_rules; i++)
+		if (p->rules[i].kind == RULE_CIDR && !p->rules[i].deny && p->rules[i].tcp &&
+			add(all, &n, p->rules[i].cidr, &p->rules[i].ports, err) < 0)
+			return -1;
+	if (p->any_addr && (add(all, &n, (struct net_cidr){ { .family = 4 }, 0 }, &every, err) < 0 ||
+		add(all, &n, (struct net_cidr){ { .family = 6 }, 0 }, &every, err) < 0))
+		return -1;
+	return netlink_redirect(all, n, port4, port6, err);
+}
+
+static int enter(struct den_err *err)
+{
+	/* both at once: the user namespace first, which gives the right to the other */
+	if (setns(INIT_FD, CLONE_NEWUSER | CLONE_NEWNET) < 0)
+		return den_fail_sys(err, errno, "enter the box's network");
+	return 0;
+}
+
+static int plumb(const struct policy *p, struct den_err *err)
+{
+	static const struct net_addr lo4 = { .family = 4, .b = { 127, 0, 0, 1 } };
+	static const struct net_addr lo6 = { .family = 6, .b = { [15] = 1 } };
+	uint16_t port4 = 0, port6 = 0;
+	struct den_err no_v6;
+	bool v6;
+
+	if (enter(err) < 0 || netlink_all_local(err) < 0)
+		return -1;
+	v6 = open_socket(PLUMB_TCP, SOCK_STREAM, &lo6, &port6, &no_v6) == 0;
+	if (!v6)
+		port6 = 0;
+	if (open_socket(PLUMB_TCP, SOCK_STREAM, &lo4, &port4, err) < 0 || open_own(p, false, err) < 0 ||
+		(v6 && open_own(p, true, err) < 0) || open_udp(p, false, err) < 0 ||
+		(v6 && open_udp(p, true, err) < 0))
+		return -1;
+	if (lay_redirects(p, port4, port6, err) < 0)
+		return -1;
+	return give(PLUMB_END, 0, 0, -1, err);
+}
+
+/* The parent reads what went wrong from descriptor 1. */
+static int failed(const struct den_err *err)
+{
+	dprintf(STDOUT_FILENO, "%s\n", err->msg);
+	return 1;
+}
+
+int plumb_main(void)
+{
+	auto_free char *text = NULL;
+	struct policy *p = NULL;
+	struct den_err err;
+	size_t len;
+
+	if (fd_read_all(STDIN_FILENO, POLICY_MAX, &text, &len, &err) < 0 ||
+		policy_parse(text, len, &p, &err) < 0 || plumb(p, &err) < 0)
+		return failed(&err);
+	return 0;
+}
+
+int dial_main(const char *count)
+{
+	struct den_err err;
+	uint64_t n;
+
+	if (parse_u64(count, 1, 64, &n, &err) < 0 || enter(&err) < 0)
+		return failed(&err);
+	for (uint64_t i = 0; i < n; i++) {
+		auto_fd v4 = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		auto_fd v6 = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+		if (v4 < 0) {
+			den_fail_sys(&err, errno, "socket");
+			return failed(&err);
+		}
+		if (give(PLUMB_OUT, 4, 0, v4, &err) < 0 || (v6 >= 0 && give(PLUMB_OUT, 6, 0, v6, &err) < 0))
+			return failed(&err);
+	}
+	return give(PLUMB_END, 0, 0, -1, &err) < 0 ? failed(&err) : 0;
+}

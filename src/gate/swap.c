@@ -1,0 +1,210 @@
+/*
+ * A place where a pattern may begin is found by its first two bytes; there the patterns are compared,
+ * longest first. No automaton: a value may be thousands of bytes long, and each connection has its own.
+ */
+#include "swap.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "mem.h"
+
+struct pair {
+	char *from, *to;
+	size_t from_len, to_len;
+	unsigned hits;
+	int next; /* of the same first byte, not longer; -1: none */
+};
+
+struct swap {
+	struct pair *pairs;
+	unsigned n;
+	int first[256]; /* the longest pair that begins with this byte; -1 */
+	uint64_t two[65536 / 64]; /* first two bytes, the earlier one in the high half */
+	struct buf held;
+	size_t released; /* bytes at its front that are out already */
+};
+
+static void swap_link(struct swap *s, unsigned i)
+{
+	struct pair *p = &s->pairs[i];
+	uint8_t b = (uint8_t)p->from[0];
+	int *at = &s->first[b];
+
+	while (*at >= 0 && s->pairs[*at].from_len >= p->from_len)
+		at = &s->pairs[*at].next;
+	p->next = *at;
+	*at = (int)i;
+	for (unsigned c = 0; c < 256; c++) {
+		unsigned two = (unsigned)b << 8 | c;
+
+		if (p->from_len == 1 || (uint8_t)p->from[1] == c)
+			s->two[two / 64] |= 1ULL << (two % 64);
+	}
+}
+
+static char *bytes_copy(const char *p, size_t n)
+{
+	char *c = mem_alloc(n + 1);
+
+	if (n)
+		memcpy(c, p, n);
+	return c;
+}
+
+struct swap *swap_new(const struct swap_pair *pairs, unsigned n)
+{
+	struct swap *s = mem_new(struct swap);
+
+	s->n = n;
+	s->pairs = mem_zalloc((n + 1) * sizeof(*s->pairs));
+	memset(s->first, 0xff, sizeof(s->first));
+	for (unsigned i = 0; i < n; i++) {
+		s->pairs[i].from = bytes_copy(pairs[i].from, pairs[i].from_len);
+		s->pairs[i].from_len = pairs[i].from_len;
+		s->pairs[i].to = bytes_copy(pairs[i].to, pairs[i].to_len);
+		s->pairs[i].to_len = pairs[i].to_len;
+		if (pairs[i].from_len)
+			swap_link(s, i);
+	}
+	return s;
+}
+
+void swap_free(struct swap *s)
+{
+	if (!s)
+		return;
+	for (unsigned i = 0; i < s->n; i++) {
+		explicit_bzero(s->pairs[i].from, s->pairs[i].from_len);
+		explicit_bzero(s->pairs[i].to, s->pairs[i].to_len);
+		free(s->pairs[i].from);
+		free(s->pairs[i].to);
+	}
+	if (s->held.cap)
+		explicit_bzero(s->held.p, s->held.cap);
+	buf_free(&s->held);
+	free(s->pairs);
+	free(s);
+}
+
+static size_t swap_skip(const struct swap *s, const char *p, size_t i, size_t n)
+{
+	for (; i + 1 < n; i++) {
+		unsigned two = (unsigned)(uint8_t)p[i] << 8 | (uint8_t)p[i + 1];
+
+		if (s->two[two / 64] >> (two % 64) & 1)
+			return i;
+	}
+	if (i < n && s->first[(uint8_t)p[i]] < 0)
+		i++;
+	return i;
+}
+
+/* The pair that stands at p, NULL: none. *more: a pattern may be there when more bytes have come. */
+static struct pair *swap_at(struct swap *s, const char *p, size_t n, bool *more)
+{
+	*more = false;
+	for (int k = s->first[(uint8_t)*p]; k >= 0; k = s->pairs[k].next) {
+		struct pair *pair = &s->pairs[k];
+
+		if (memcmp(pair->from, p, MIN(n, pair->from_len)) != 0)
+			continue;
+		*more = n < pair->from_len;
+		return *more ? NULL : pair;
+	}
+	return NULL;
+}
+
+static void swap_put(const struct swap *s, const char *p, size_t from, size_t to, struct buf *out)
+{
+	from = MAX(from, s->released);
+	if (from < to)
+		buf_add(out, p + from, to - from);
+}
+
+/* How many bytes at the end of p are left over: the possible beginning of a pattern. */
+static size_t swap_run(struct swap *s, const char *p, size_t n, bool final, struct buf *out)
+{
+	size_t from = 0, i = 0;
+
+	while ((i = swap_skip(s, p, i, n)) < n) {
+		bool more;
+		struct pair *pair = swap_at(s, p + i, n - i, &more);
+
+		if (more && !final)
+			break;
+		if (more) /* the longer one will not come; a shorter one may be there */
+			for (int k = s->first[(uint8_t)p[i]]; k >= 0 && !pair; k = s->pairs[k].next)
+				if (s->pairs[k].from_len <= n - i &&
+					memcmp(s->pairs[k].from, p + i, s->pairs[k].from_len) == 0)
+					pair = &s->pairs[k];
+		if (!pair) {
+			i++;
+			continue;
+		}
+		swap_put(s, p, from, i, out);
+		buf_add(out, pair->to, pair->to_len);
+		pair->hits++;
+		i += pair->from_len;
+		from = i;
+	}
+	swap_put(s, p, from, i, out);
+	s->released = s->released > i ? s->released - i : 0;
+	return n - i;
+}
+
+void swap_feed(struct swap *s, const char *p, size_t n, struct buf *out)
+{
+	size_t left;
+
+	if (!n)
+		return;
+	if (s->held.len) {
+		buf_add(&s->held, p, n);
+		left = swap_run(s, s->held.p, s->held.len, false, out);
+		buf_consume(&s->held, s->held.len - left);
+		return;
+	}
+	left = swap_run(s, p, n, false, out);
+	buf_add(&s->held, p + n - left, left);
+}
+
+void swap_release(struct swap *s, size_t max, struct buf *out)
+{
+	if (s->held.len > max)
+		return;
+	swap_put(s, s->held.p, 0, s->held.len, out);
+	s->released = s->held.len;
+}
+
+void swap_end(struct swap *s, struct buf *out)
+{
+	if (s->held.len)
+		swap_run(s, s->held.p, s->held.len, true, out);
+	s->held.len = s->released = 0;
+}
+
+void swap_reset(struct swap *s)
+{
+	s->held.len = s->released = 0;
+	for (unsigned i = 0; i < s->n; i++)
+		s->pairs[i].hits = 0;
+}
+
+unsigned swap_hits(const struct swap *s, unsigned i)
+{
+	return s->pairs[i].hits;
+}
+
+size_t swap_held(const struct swap *s)
+{
+	return s->held.len;
+}
+
+bool swap_keeps_length(const struct swap *s)
+{
+	for (unsigned i = 0; i < s->n; i++)
+		if (s->pairs[i].from_len && s->pairs[i].from_len != s->pairs[i].to_len)
+			return false;
+	return true;
+}

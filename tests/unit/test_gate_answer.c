@@ -1,0 +1,318 @@
+/* HTTP from an upstream back to a box, upgrades, and long streams. */
+#include <malloc.h>
+#include <string.h>
+
+#include "encode.h"
+#include "kit_talk.h"
+#include "mem.h"
+#include "test.h"
+
+TEST(gate_exchange_frames_pipelined_answers_by_their_requests)
+{
+	struct talk t;
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+	CHECK(say(&t, "HEAD /1 HTTP/1.1\r\n" HOST "\r\nGET /2 HTTP/1.1\r\n" HOST
+		      "\r\nGET /3 HTTP/1.1\r\n" HOST "\r\nPOST /4 HTTP/1.1\r\n" HOST
+		      "Expect: 100-continue\r\nContent-Length: 2\r\n\r\n") == 0);
+	CHECK(exchange_requests(t.x) == 4 && has(&t.up, "Expect: 100-continue\r\n"));
+	CHECK(answer(&t,
+		      "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nHTTP/1.1 304 Not Modified\r\n"
+		      "Content-Length: 5\r\n\r\nHTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 100 "
+		      "Continue\r\n\r\n") == 0);
+	CHECK(say(&t, "ok") == 0 && !exchange_idle(t.x));
+	CHECK(answer(&t, "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nTrailer: "
+			 "X-Sum\r\n\r\n3;ext=1"
+			 "\r\nabc\r\n0\r\nX-Sum: 9\r\n\r\n") == 0);
+	CHECK(is(&t.box,
+		"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nHTTP/1.1 304 Not Modified\r\n"
+		"Content-Length: 5\r\n\r\nHTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 100 "
+		"Continue\r\n\r\n"
+		"HTTP/1.1 201 Created\r\nTrailer: X-Sum\r\nTransfer-Encoding: "
+		"chunked\r\n\r\n3\r\nabc\r\n"
+		"0\r\nX-Sum: 9\r\n\r\n"));
+	CHECK(exchange_idle(t.x) && !exchange_wants_close(t.x) && exchange_last_status(t.x) == 201);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\n\r\n") < 0); /* unasked */
+	talk_end(&t);
+}
+
+TEST(gate_exchange_keeps_at_most_so_many_requests_under_way)
+{
+	struct talk t;
+	auto_buf many = { 0 };
+
+	for (unsigned i = 0; i < EXCHANGE_PIPELINE + 8; i++)
+		buf_addf(&many, "GET /%u HTTP/1.1\r\n" HOST "\r\n", i);
+	talk_begin(&t, 0, NULL);
+	CHECK(say(&t, buf_str(&many)) == 0);
+	CHECK(exchange_requests(t.x) == EXCHANGE_PIPELINE && !exchange_wants_box(t.x));
+	for (unsigned i = 0; i < EXCHANGE_PIPELINE + 8; i++)
+		CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") == 0);
+	CHECK(is(&t.up, buf_str(&many)) && exchange_idle(t.x) && exchange_wants_box(t.x));
+	talk_end(&t);
+}
+
+TEST(gate_exchange_gives_the_placeholder_back_for_the_value)
+{
+	struct talk t;
+	auto_buf b = { 0 };
+
+	talk_begin(&t, EXCHANGE_IN_BASIC | EXCHANGE_IN_QUERY, NULL);
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+	buf_addstr(&b, "{\"basic\":\"");
+	basic_of(&b, "user:" VALUE);
+	buf_addstr(&b,
+		"\",\"value\":\"" VALUE "\",\"url\":\"?k=sk-ant-REAL%2Bvalue%2F99%26x%3D%3D\","
+		"\"json\":\"sk-ant-REAL+value\\/99&x==\",\"hex\":\"");
+	encode_hex(&b, VALUE, strlen(VALUE));
+	buf_addstr(&b, "\"}");
+	t.box.len = 0;
+	{
+		auto_buf head = { 0 };
+
+		buf_addf(&head,
+			"HTTP/1.1 200 " VALUE "\r\nX-Echo: a" VALUE
+			"b\r\nContent-Length: %zu\r\n\r\n",
+			b.len);
+		CHECK(answer(&t, buf_str(&head)) == 0);
+	}
+	for (size_t i = 0; i < b.len; i++)
+		CHECK(exchange_from_up(t.x, b.p + i, 1, false, &t.box, &t.up, &t.why) == 0);
+	CHECK(has(&t.box,
+		"HTTP/1.1 200 " PH "\r\nX-Echo: a" PH "b\r\nTransfer-Encoding: chunked\r\n"));
+	CHECK(!has(&t.box, "Content-Length") && exchange_idle(t.x));
+	CHECK(!has(&t.box, VALUE) && has(&t.box, "\r\n0\r\n\r\n"));
+	talk_end(&t);
+}
+
+TEST(gate_exchange_keeps_the_length_when_value_and_placeholder_have_the_same)
+{
+	struct exchange_secret s = { "KEY", PH, "0123456789abcdefghijklm", EXCHANGE_IN_BEARER };
+	struct talk t;
+
+	CHECK(strlen(s.value) == strlen(PH));
+	talk_with(&t, &s, NULL);
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+	CHECK(answer(&t,
+		      "HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n<0123456789abcdefghijklm>") ==
+		0);
+	CHECK(is(&t.box, "HTTP/1.1 200 OK\r\nContent-Length: 25\r\n\r\n<" PH ">"));
+	talk_end(&t);
+}
+
+TEST(gate_exchange_ends_an_answer_with_the_connection)
+{
+	struct talk t;
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+	CHECK(say(&t, "GET / HTTP/1.0\r\n" HOST "\r\n") == 0);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n123456" VALUE) == 0);
+	CHECK(is(&t.box, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n123456" PH));
+	CHECK(exchange_wants_close(t.x) && !exchange_wants_box(t.x));
+	talk_end(&t);
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL); /* an upstream of old, a box of today */
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+	CHECK(answer(&t, "HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc") == 0);
+	CHECK(is(&t.box,
+		      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+		      "3\r\nabc\r\n0\r\n\r\n") &&
+		exchange_wants_close(t.x));
+	talk_end(&t);
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\n\r\nabc sk-ant-") == 0 && !exchange_wants_close(t.x));
+	CHECK(is(&t.box, "HTTP/1.1 200 OK\r\n\r\nabc "));
+	CHECK(exchange_from_up(t.x, "x", 1, true, &t.box, &t.up, &t.why) == 0);
+	CHECK(is(&t.box, "HTTP/1.1 200 OK\r\n\r\nabc sk-ant-x") && exchange_wants_close(t.x));
+	talk_end(&t);
+
+	talk_begin(&t, 0, NULL); /* cut short */
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc") == 0);
+	CHECK(exchange_from_up(t.x, NULL, 0, true, &t.box, &t.up, &t.why) < 0 &&
+		strstr(t.why, "middle"));
+	talk_end(&t);
+}
+
+TEST(gate_exchange_refuses_an_answer_it_cannot_read)
+{
+	struct talk t;
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+	CHECK(answer(&t,
+		      "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc") <
+		0);
+	CHECK(!strncmp(buf_str(&t.box), "HTTP/1.1 502 ", 13) && !has(&t.box, "abc"));
+	talk_end(&t);
+
+	talk_begin(&t, 0, NULL); /* without secrets it is no matter of ours */
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "Accept-Encoding: gzip\r\n\r\n") == 0);
+	CHECK(has(&t.up, "Accept-Encoding: gzip\r\n"));
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: "
+			 "3\r\n\r\nabc") == 0);
+	talk_end(&t);
+
+	talk_begin(&t, 0, NULL);
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+	CHECK(answer(&t, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "
+			 "x\r\n\r\n") < 0);
+	CHECK(!strncmp(buf_str(&t.box), "HTTP/1.1 502 ", 13));
+	talk_end(&t);
+}
+
+TEST(gate_exchange_is_raw_after_an_upgrade_but_still_looks)
+{
+	struct talk t;
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+	CHECK(say(&t, "GET /ws HTTP/1.1\r\n" HOST UPGRADE "Authorization: Bearer " PH
+		      "\r\n\r\nearly") == 0);
+	CHECK(has(&t.up, VALUE) && !has(&t.up, "early") && !exchange_wants_box(t.x));
+	t.up.len = 0;
+	CHECK(answer(&t, "HTTP/1.1 101 Switching Protocols\r\n" UPGRADE "\r\n\x81\x05hello") == 0);
+	CHECK(exchange_raw(t.x) && is(&t.up, "early") && exchange_wants_box(t.x));
+	CHECK(is(&t.box, "HTTP/1.1 101 Switching Protocols\r\n" UPGRADE "\r\n\x81\x05hello"));
+	t.box.len = t.up.len = 0;
+	CHECK(answer(&t, "a" VALUE "b") == 0 && is(&t.box, "a" PH "b"));
+	t.box.len = 0;
+	CHECK(answer(&t, "yes") == 0 && is(&t.box, "yes")); /* not held, though a value begins so */
+	CHECK(answer(&t, &VALUE[1]) == 0 && is(&t.box, "yes" PH));
+	t.box.len = 0;
+	CHECK(answer(&t, "sk-ant-") == 0 && t.box.len == 0 && answer(&t, "other") == 0);
+	CHECK(is(&t.box, "sk-ant-other"));
+	CHECK(say(&t, "GET / HTTP/1.1\r\nHost: any\r\n\r\nden-ph-Qm7x") == 0);
+	CHECK(is(&t.up, "GET / HTTP/1.1\r\nHost: any\r\n\r\nden-ph-Qm7x"));
+	t.box.len = t.up.len = 0;
+	CHECK(say(&t, "A0fK3vLp9ZtR") < 0 && t.up.len == 0 && t.box.len == 0 && t.n_incidents == 1);
+	CHECK(!strcmp(t.incident, "upgraded connection"));
+	talk_end(&t);
+
+	talk_begin(&t, 0, NULL); /* upstream does not want to: HTTP goes on */
+	CHECK(say(&t, "GET /ws HTTP/1.1\r\n" HOST UPGRADE "\r\nGET /2 HTTP/1.1\r\n" HOST "\r\n") ==
+		0);
+	CHECK(exchange_requests(t.x) == 1);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") == 0);
+	CHECK(exchange_requests(t.x) == 2 && !exchange_raw(t.x) && has(&t.up, "GET /2 "));
+	talk_end(&t);
+}
+
+TEST(gate_exchange_passes_events_at_once)
+{
+	struct talk t;
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+	CHECK(say(&t, "POST /v1/messages HTTP/1.1\r\n" HOST "Content-Length: 2\r\n\r\n{}") == 0);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: "
+			 "chunked\r\n"
+			 "\r\n") == 0);
+	for (unsigned i = 0; i < 100; i++) {
+		char event[64], chunk[80];
+
+		snprintf(event, sizeof(event), "data: {\"token\":\"s%u\"}\n\n", i);
+		snprintf(chunk, sizeof(chunk), "%zx\r\n%s\r\n", strlen(event), event);
+		t.box.len = 0;
+		CHECK(answer(&t, chunk) == 0 && is(&t.box, chunk));
+	}
+	talk_end(&t);
+}
+
+/* What a reader of HTTP makes of it, so that other chunks of the same body count as the same. */
+static void unchunk(struct buf *b, struct buf *out)
+{
+	char *p = (char *)buf_str(b), *end = p + b->len;
+
+	while (p < end) {
+		char *body = memmem(p, (size_t)(end - p), "\r\n\r\n", 4);
+		bool chunked = body && memmem(p, (size_t)(body - p), "chunked", 7);
+
+		CHECK(body);
+		buf_add(out, p, (size_t)(body + 4 - p));
+		p = body + 4;
+		for (size_t n = 1; chunked && n;) {
+			n = strtoul(p, &p, 16);
+			buf_add(out, p + 2, n);
+			p += n + 4;
+		}
+		while (!chunked && p < end && strncmp(p, "HTTP/", 5) && strncmp(p, "POST ", 5) &&
+			strncmp(p, "GET ", 4))
+			buf_add(out, p++, 1);
+	}
+}
+
+TEST(gate_exchange_understands_the_same_however_the_bytes_are_cut)
+{
+	static const char requests[] =
+		"POST /1 HTTP/1.1\r\n" HOST "X-Api-Key: " PH "\r\nContent-Length: 40\r\n\r\n<" PH
+		">123456789012345"
+		"POST /2 HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n5\r\nden-p\r\n12\r\n"
+		"h-Qm7xA0fK3vLp9ZtR\r\n2\r\nxy\r\n0\r\n\r\nGET /3?q=1 HTTP/1.1\r\n" HOST "\r\n";
+	static const char answers[] =
+		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 30\r\n\r\n"
+		"..." VALUE
+		"...HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nsk-\r\n15\r\n"
+		"ant-REAL+value/99&x==\r\n0\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: "
+		"4\r\n\r\nnone";
+	static char *header[] = { "x-api-key", NULL };
+	struct exchange_secret s = { "KEY", PH, VALUE, EXCHANGE_IN_HEADER | EXCHANGE_IN_BODY,
+		header };
+	auto_buf up = { 0 };
+	auto_buf box = { 0 };
+
+	for (size_t piece = sizeof(requests); piece; piece = piece > 40 ? piece / 2 : piece - 1) {
+		auto_buf got_up = { 0 };
+		auto_buf got_box = { 0 };
+		struct talk t;
+
+		talk_with(&t, &s, NULL);
+		for (size_t i = 0; i < strlen(requests); i += piece)
+			CHECK(exchange_from_box(t.x, requests + i, MIN(piece, strlen(requests) - i),
+				      &t.up, &t.box, &t.why) == 0);
+		for (size_t i = 0; i < strlen(answers); i += piece)
+			CHECK(exchange_from_up(t.x, answers + i, MIN(piece, strlen(answers) - i),
+				      false, &t.box, &t.up, &t.why) == 0);
+		CHECK(exchange_idle(t.x) && !has(&t.up, PH) && !has(&t.box, VALUE));
+		unchunk(&t.up, &got_up);
+		unchunk(&t.box, &got_box);
+		if (!up.len) {
+			buf_add(&up, got_up.p, got_up.len);
+			buf_add(&box, got_box.p, got_box.len);
+			CHECK(has(&up, "<" VALUE ">123456789012345POST /2") &&
+				has(&up, VALUE "xyGET /3?q=1"));
+			CHECK(has(&box, "..." PH "...HTTP/1.1 200") &&
+				has(&box, "\r\n\r\n" PH "HTTP/1.1 404"));
+		}
+		CHECK(is(&got_up, buf_str(&up)) && is(&got_box, buf_str(&box)));
+		CHECK(t.n_used == 3);
+		talk_end(&t);
+	}
+}
+
+TEST(gate_exchange_memory_does_not_grow_with_bodies)
+{
+	struct talk t;
+	auto_free char *piece = mem_alloc(65536);
+	size_t sent = 0, got = 0, before = 0;
+
+	memset(piece, 'x', 65536);
+	talk_begin(&t, EXCHANGE_IN_BODY, NULL);
+	CHECK(say(&t, "PUT / HTTP/1.1\r\n" HOST "Content-Length: 268435456\r\n\r\n") == 0);
+	for (unsigned i = 0; i < 4096; i++) {
+		t.up.len = 0;
+		CHECK(exchange_from_box(t.x, piece, 65536, &t.up, &t.box, &t.why) == 0);
+		sent += t.up.len;
+		if (i == 16)
+			before = mallinfo2().uordblks;
+	}
+	CHECK(sent > 268435456 && mallinfo2().uordblks <= before + 65536);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Length: 268435456\r\n\r\n") == 0);
+	for (unsigned i = 0; i < 4096; i++) {
+		t.box.len = 0;
+		CHECK(exchange_from_up(t.x, piece, 65536, false, &t.box, &t.up, &t.why) == 0);
+		got += t.box.len;
+	}
+	CHECK(got > 268435456 && mallinfo2().uordblks <= before + 262144 && exchange_idle(t.x));
+	talk_end(&t);
+}
