@@ -130,6 +130,9 @@ struct den_box_spec {
 	const char *history;	 /* "on": a checkpoint by itself after each turn that changed something;
 				    "manual": only when asked; "off": none at all. NULL: "on", of an ephemeral
 				    box "off" */
+	const char *policy;	 /* what it may reach, JSON; NULL: nothing, or what policy_name says */
+	const char *policy_name; /* of a stored one, which the box follows */
+	const char *const *publish; /* ports, "PORT" or "PORT=OUTSIDE" on the host's loopback; NULL: none */
 };
 
 /**
@@ -172,6 +175,9 @@ struct den_box_info {
 	int64_t created_ms, started_ms, stopped_ms; /* Unix time; 0: never */
 	pid_t init_pid, keeper_pid;		    /* on the host; 0: none */
 	const char *history;			    /* "on" "manual" "off" */
+	const char *policy, *policy_name; /* own, as JSON, or stored; NULL */
+	uint64_t generation;		  /* of the policy */
+	const char *const *publish;	  /* "PORT=OUTSIDE" each; NULL: none */
 };
 int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err *err);
 /** den_list() - all boxes, oldest first; starts no keeper. @ret: array of @n, den_box_infos_free() */
@@ -451,6 +457,8 @@ int den_undo(struct den_box *box, unsigned turns, uint64_t *ret_before, struct d
  */
 int den_box_fork(struct den_box *box, const char *ref, const char *name, struct den_box **ret,
 	struct den_err *err);
+/** den_box_try() - such a fork, nameless and ephemeral: deleted when its handle is closed, or its program dies */
+int den_box_try(struct den_box *box, const char *ref, struct den_box **ret, struct den_err *err);
 
 enum den_change_flags {
 	DEN_CHANGED_CONTENT = 1, DEN_CHANGED_MODE = 2, DEN_CHANGED_OWNER = 4, DEN_CHANGED_TYPE = 8,
@@ -481,6 +489,7 @@ struct den_merge_rule {
 struct den_merge_result {
 	uint64_t taken, agreed, merged, kept, conflicts;
 	int64_t checkpoint; /* -1: nothing changed */
+	uint64_t lost; /* attributes of files that could not be set in @box */
 };
 /**
  * den_merge() - bring what @fork changed since their common ancestor into @box, as one turn
@@ -561,6 +570,105 @@ int den_template_commit(struct den_box *box, const char *ref, const struct den_t
  *  DEN_NOT_FOUND: one is missing; it has to be unpacked first */
 int den_template_stack(struct den *d, const char *const *diff_ids, const struct den_template_opt *opt,
 	char **ret_id, struct den_err *err);
+
+/* ---- network policy ---------------------------------------------------------------------------- */
+
+/*
+ * A box has no network card. What its policy allows it reaches through its gate, by name; all else is refused
+ * at once. A policy is JSON: `den policy schema` prints its schema. It can be kept under a name in the state
+ * directory; a box that was given a name follows it.
+ */
+struct den_policy {
+	const char *json; /* canonical */
+	const char *name; /* of the stored one that the box follows; NULL: its own */
+	uint64_t generation; /* counts changes */
+};
+/** den_policy_get() - what a box may reach. @ret: den_policy_free() */
+int den_policy_get(struct den_box *box, struct den_policy **ret, struct den_err *err);
+void den_policy_free(struct den_policy *p); /* NULL is allowed */
+/**
+ * den_policy_set() - change what a box may reach, also while it runs
+ * @json: the box's own policy; or @name: a stored one that it follows from now on. Both NULL: what it has is
+ *        read anew
+ * @ret_generation, @ret_ended: the new generation, connections that were ended; may be NULL
+ *
+ * When it returns, the new policy is in force and on disk, and no connection is left that it forbids.
+ */
+int den_policy_set(struct den_box *box, const char *json, const char *name, uint64_t *ret_generation,
+	uint64_t *ret_ended, struct den_err *err);
+/** den_policy_save() - keep a policy by name; boxes that follow the name have it when this returns */
+int den_policy_save(struct den *d, const char *name, const char *json, struct den_err *err);
+int den_policy_load(struct den *d, const char *name, char **ret, struct den_err *err); /* free() it */
+int den_policy_remove(struct den *d, const char *name, struct den_err *err); /* DEN_CONFLICT: in use */
+/** den_policy_list() - names. @ret: NULL-terminated, den_strings_free() */
+int den_policy_list(struct den *d, char ***ret, struct den_err *err);
+
+/* ---- what went over the network, and into the box --------------------------------------------- */
+
+void den_strings_free(char **list);
+
+/**
+ * den_journal() - what was written down about a box, as lines of JSON without line ends, oldest first
+ * @kind:  "connection", "denial", "incident", "secret", "policy", "gate"; NULL: all
+ * @count: the last so many; 0: all
+ */
+int den_journal(struct den_box *box, const char *kind, uint64_t count, den_sink sink, void *user,
+	struct den_err *err);
+
+/**
+ * den_port() - make a port of the box reachable on the host's loopback, for as long as the box lives
+ * @port:     in the box; 0: just list
+ * @outside:  on 127.0.0.1; 0: any
+ * @close_it: take it back instead
+ * @ret:      all that are published, "PORT=OUTSIDE" each; den_strings_free(). May be NULL
+ */
+int den_port(struct den_box *box, uint16_t port, uint16_t outside, bool close_it, char ***ret, struct den_err *err);
+/** den_box_connect() - a TCP connection to a port of the box, whatever its policy. @ret: non-blocking */
+int den_box_connect(struct den_box *box, uint16_t port, int *ret, struct den_err *err);
+
+/* ---- secrets and identity --------------------------------------------------------------------- */
+
+/*
+ * A secret is kept sealed on the host and never enters a box: what a box holds is a placeholder, and only
+ * its policy says where the gate puts the value in its place. No call gives a value back.
+ */
+struct den_secret {
+	const char *name;
+	int64_t created_ms, changed_ms;
+	const char *damaged; /* why it cannot be used, in words; NULL: it can */
+};
+/**
+ * den_secret_set() - keep a secret, or give it another value; boxes that have a grant of it use the new one
+ * @name:  A-Z a-z 0-9 _ . -, at most 64, not beginning with a digit, dot or dash
+ * @value: 1 byte to 64 KiB, without NUL and line breaks. Wipe yours after
+ */
+int den_secret_set(struct den *d, const char *name, const void *value, size_t len, struct den_err *err);
+/** den_secret_rotate() - the same for one that is there already, else DEN_NOT_FOUND */
+int den_secret_rotate(struct den *d, const char *name, const void *value, size_t len, struct den_err *err);
+/** den_secret_list() - all, sorted by name. @ret: array of @n, den_secrets_free() */
+int den_secret_list(struct den *d, struct den_secret **ret, size_t *n, struct den_err *err);
+void den_secrets_free(struct den_secret *s, size_t n);
+int den_secret_remove(struct den *d, const char *name, struct den_err *err);
+
+/**
+ * den_token() - a token (JWT) that says who a box is
+ * @audience: for whom; the box's policy must grant it, else DEN_DENIED
+ * @alg:      "EdDSA", "ES256"; NULL: EdDSA
+ * @ret:      free() it
+ */
+int den_token(struct den_box *box, const char *audience, const char *alg, char **ret, struct den_err *err);
+/** den_ident_jwks() - the public keys that verify tokens, as a JWK set (JSON). @ret: free() it */
+int den_ident_jwks(struct den *d, char **ret, struct den_err *err);
+/** den_ident_openid() - the OIDC discovery document (JSON) of @issuer; NULL: the one that is set */
+int den_ident_openid(struct den *d, const char *issuer, char **ret, struct den_err *err);
+/** den_ident_issuer() - who tokens say they are from; @issuer NULL: just tell. @ret may be NULL; free() it */
+int den_ident_issuer(struct den *d, const char *issuer, char **ret, struct den_err *err);
+/**
+ * den_ident_rotate() - sign with new keys from now on; old public keys stay until their tokens have ended
+ * @alg: NULL: of both algorithms
+ * @ret: {"made": [{"alg","kid"}], "retired": [...]}; may be NULL; free() it
+ */
+int den_ident_rotate(struct den *d, const char *alg, char **ret, struct den_err *err);
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 

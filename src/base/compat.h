@@ -1,4 +1,5 @@
-/* What glibc has and a smaller libc does not: den-init is linked with musl where that is installed. */
+/* What glibc has and a smaller libc does not: den-init is linked with musl where that is
+ * installed. */
 #pragma once
 
 #ifndef __GLIBC__
@@ -9,10 +10,10 @@
 
 static inline const char *sigabbrev_np(int s)
 {
-	static const char *const names[] = { NULL, "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS",
-		"FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT",
-		"STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "POLL",
-		"PWR", "SYS" };
+	static const char *const names[] = { NULL, "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT",
+		"BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM", "TERM", "STKFLT",
+		"CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM",
+		"PROF", "WINCH", "POLL", "PWR", "SYS" };
 
 	return s > 0 && s < 32 ? names[s] : NULL;
 }

@@ -75,7 +75,8 @@ static void err_set(struct den_err *e, enum den_code code, int sys, const char *
 	vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
 	n = strlen(e->msg);
 	if (sys && n + 3 < sizeof(e->msg))
-		snprintf(e->msg + n, sizeof(e->msg) - n, ": %s", strerrordesc_np(sys) ?: "unknown error");
+		snprintf(e->msg + n, sizeof(e->msg) - n, ": %s",
+			strerrordesc_np(sys) ?: "unknown error");
 }
 
 int den_fail(struct den_err *e, enum den_code code, int sys, const char *fmt, ...)

@@ -159,9 +159,9 @@ int file_replace_at(int dirfd, const char *path, const void *data, size_t n, mod
 
 /*
  * Removing a tree that the box made. Its names may be nested thousands deep, so a directory below
- * REMOVE_DEPTH is moved up to the top and removed in a later pass; its owner may be nobody's friend,
- * so a directory that its mode closes is opened up first; and something of the host may still be
- * mounted in it, so no mount point is ever entered.
+ * REMOVE_DEPTH is moved up to the top and removed in a later pass; its owner may be nobody's
+ * friend, so a directory that its mode closes is opened up first; and something of the host may
+ * still be mounted in it, so no mount point is ever entered.
  */
 #define REMOVE_DEPTH 64
 #define REMOVE_PASSES 4096
@@ -195,7 +195,8 @@ static int remove_open(int dirfd, const char *name)
 	return fd;
 }
 
-static int remove_move_up(int topfd, int dirfd, const char *name, unsigned *seq, struct den_err *err)
+static int remove_move_up(
+	int topfd, int dirfd, const char *name, unsigned *seq, struct den_err *err)
 {
 	auto_fd open_it = remove_open(dirfd, name); /* to move it, its mode must let us */
 	char up[32];
@@ -282,7 +283,8 @@ static int remove_tree(int dirfd, const char *name, struct den_err *err)
 		auto_fd fd = remove_open(dirfd, name);
 
 		if (fd < 0 && errno == EXDEV)
-			return den_fail(err, DEN_CONFLICT, EXDEV, "remove '%s': it is a mount point", name);
+			return den_fail(
+				err, DEN_CONFLICT, EXDEV, "remove '%s': it is a mount point", name);
 		if (fd < 0)
 			return errno == ENOENT ? 0 : den_fail_sys(err, errno, "open '%s'", name);
 		r = remove_children(fd, fcntl(fd, F_DUPFD_CLOEXEC, 3), 0, &seq, err);
@@ -310,7 +312,8 @@ int tree_remove_at(int dirfd, const char *name, struct den_err *err)
 		return remove_tree(dirfd, path, err);
 	if (!slash[1])
 		return den_fail(err, DEN_INVALID, 0, "'/' is not removed");
-	/* The way to the tree is the caller's and may lead through mounts; only the tree may not. */
+	/* The way to the tree is the caller's and may lead through mounts; only the tree may
+	 * not. */
 	*slash = '\0';
 	fd = openat(dirfd, slash == path ? "/" : path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)

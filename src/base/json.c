@@ -148,7 +148,8 @@ void text_printable(struct buf *out, const char *text, size_t n)
 	for (size_t i = 0; i < n;) {
 		size_t len = utf8_len(s + i, n - i);
 		/* C1 controls (U+0080..U+009F) steer some terminals too */
-		int control = s[i] < 0x20 || s[i] == 0x7f || (len == 2 && s[i] == 0xc2 && s[i + 1] < 0xa0);
+		int control = s[i] < 0x20 || s[i] == 0x7f ||
+			      (len == 2 && s[i] == 0xc2 && s[i + 1] < 0xa0);
 
 		if (len == 0 || control) {
 			buf_addf(out, "\\x%02x", s[i]);

@@ -14,7 +14,8 @@ struct json {
 	bool comma; /* the next element of the current container needs one */
 };
 
-void json_open(struct json *j, const char *key, char bracket); /* '{' or '['; key NULL inside an array */
+void json_open(
+	struct json *j, const char *key, char bracket); /* '{' or '['; key NULL inside an array */
 void json_close(struct json *j, char bracket);
 void json_str(struct json *j, const char *key, const char *s); /* NULL: null */
 void json_bytes(struct json *j, const char *key, const char *s, size_t n);

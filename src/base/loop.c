@@ -8,7 +8,8 @@
 struct loop {
 	int epfd;
 	bool quit;
-	struct epoll_event *batch; /* the batch being run, so that a removed source can be blanked */
+	/* the batch being run, so that a removed source can be blanked */
+	struct epoll_event *batch;
 	int batch_len;
 	struct list timers; /* sorted by when, soonest first; there are few */
 	struct list deferred;
@@ -102,7 +103,8 @@ void loop_defer(struct loop *l, struct loop_deferred *d)
 static void run_deferred(struct loop *l)
 {
 	while (!list_empty(&l->deferred)) {
-		struct loop_deferred *d = CONTAINER_OF(l->deferred.next, struct loop_deferred, link);
+		struct loop_deferred *d =
+			CONTAINER_OF(l->deferred.next, struct loop_deferred, link);
 
 		list_remove(&d->link);
 		d->queued = false;

@@ -34,8 +34,8 @@ char *mem_strdup(const char *s) __attribute__((malloc, returns_nonnull));
 char *mem_strndup(const char *s, size_t n) __attribute__((malloc, returns_nonnull));
 #define mem_new(type) ((type *)mem_zalloc(sizeof(type)))
 
-/* For a process that is about to wait for long: gives back free heap, and drops its own program text
- * from memory (it is read again, from the page cache, as it is needed). */
+/* For a process that is about to wait for long: gives back free heap, and drops its own program
+ * text from memory (it is read again, from the page cache, as it is needed). */
 void mem_idle(void);
 
 /* An intrusive doubly linked list; a head points at itself when empty. */

@@ -84,11 +84,13 @@ int parse_size(const char *text, uint64_t *ret, struct den_err *err)
 		return den_fail(err, DEN_INVALID, 0, "size '%.60s' is too large", text);
 	milli = milli / 1000 * scale + milli % 1000 * scale / 1000;
 	if (milli < 1)
-		return den_fail(err, DEN_INVALID, 0, "size '%.60s' must be more than nothing", text);
+		return den_fail(
+			err, DEN_INVALID, 0, "size '%.60s' must be more than nothing", text);
 	*ret = milli;
 	return 0;
 bad:
-	return den_fail(err, DEN_INVALID, 0, "'%.60s' is not a size; write it like 512M or 2G", text);
+	return den_fail(
+		err, DEN_INVALID, 0, "'%.60s' is not a size; write it like 512M or 2G", text);
 }
 
 int parse_duration(const char *text, uint64_t *ret_ms, struct den_err *err)
@@ -107,7 +109,8 @@ int parse_duration(const char *text, uint64_t *ret_ms, struct den_err *err)
 				continue;
 			/* ten thousand years of milliseconds fit; more is a slip of the finger */
 			if (milli / 1000 > 315360000000000ULL / units[i].ms)
-				return den_fail(err, DEN_INVALID, 0, "duration '%.60s' is too long", text);
+				return den_fail(
+					err, DEN_INVALID, 0, "duration '%.60s' is too long", text);
 			milli = milli / 1000 * units[i].ms + milli % 1000 * units[i].ms / 1000;
 			if (milli < 1)
 				return den_fail(err, DEN_INVALID, 0,
@@ -116,8 +119,8 @@ int parse_duration(const char *text, uint64_t *ret_ms, struct den_err *err)
 			return 0;
 		}
 	}
-	return den_fail(
-		err, DEN_INVALID, 0, "'%.60s' is not a duration; write it like 30s, 5m or 500ms", text);
+	return den_fail(err, DEN_INVALID, 0,
+		"'%.60s' is not a duration; write it like 30s, 5m or 500ms", text);
 }
 
 int parse_cpus(const char *text, uint64_t *ret_milli, struct den_err *err)
@@ -129,8 +132,8 @@ int parse_cpus(const char *text, uint64_t *ret_milli, struct den_err *err)
 		return den_fail(err, DEN_INVALID, 0,
 			"'%.60s' is not a number of processors; write it like 2 or 0.5", text);
 	if (milli < 10 || milli > 4096000)
-		return den_fail(
-			err, DEN_INVALID, 0, "'%.60s' processors is not between 0.01 and 4096", text);
+		return den_fail(err, DEN_INVALID, 0,
+			"'%.60s' processors is not between 0.01 and 4096", text);
 	*ret_milli = milli;
 	return 0;
 }
@@ -159,8 +162,8 @@ int parse_signal(const char *text, int *ret, struct den_err *err)
 			return 0;
 		}
 	}
-	return den_fail(
-		err, DEN_INVALID, 0, "'%.60s' is not a signal; write it like TERM, KILL or 15", text);
+	return den_fail(err, DEN_INVALID, 0,
+		"'%.60s' is not a signal; write it like TERM, KILL or 15", text);
 }
 
 void format_size(uint64_t bytes, char out[static 16])
@@ -177,7 +180,8 @@ void format_size(uint64_t bytes, char out[static 16])
 	if (u < 0)
 		snprintf(out, 16, "%u B", (unsigned)v);
 	else
-		snprintf(out, 16, "%u.%u %ciB", (unsigned)v % 10000, (unsigned)(rest * 10 / 1024), units[u]);
+		snprintf(out, 16, "%u.%u %ciB", (unsigned)v % 10000, (unsigned)(rest * 10 / 1024),
+			units[u]);
 }
 
 static int edit_distance(const char *a, const char *b)

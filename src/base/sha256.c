@@ -9,14 +9,22 @@
 #endif
 
 static const uint32_t k256[64] __attribute__((aligned(16))) = {
-	0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-	0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-	0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-	0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-	0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-	0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-	0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-	0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+	0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5,
+	0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+	0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3,
+	0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+	0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc,
+	0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+	0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7,
+	0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+	0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13,
+	0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+	0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3,
+	0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+	0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5,
+	0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+	0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208,
+	0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
 static inline uint32_t ror(uint32_t v, int n)
@@ -94,8 +102,8 @@ void sha256_blocks_portable(uint32_t s[static 8], const uint8_t *p, size_t n)
 		m0 = _mm_sha256msg2_epu32(m0, m3);                                                 \
 	} while (0)
 
-__attribute__((target("sha,sse4.1,ssse3"))) static void blocks_ni(uint32_t s[static 8], const uint8_t *p,
-	size_t n)
+__attribute__((target("sha,sse4.1,ssse3"))) static void blocks_ni(
+	uint32_t s[static 8], const uint8_t *p, size_t n)
 {
 	const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
 	__m128i lo = _mm_shuffle_epi32(_mm_loadu_si128((const __m128i *)s), 0xb1);
@@ -109,7 +117,8 @@ __attribute__((target("sha,sse4.1,ssse3"))) static void blocks_ni(uint32_t s[sta
 		__m128i m2 = _mm_shuffle_epi8(_mm_loadu_si128(in + 2), swap);
 		__m128i m3 = _mm_shuffle_epi8(_mm_loadu_si128(in + 3), swap);
 
-		/* The schedule runs sixteen words too far at the end, which costs less than asking. */
+		/* The schedule runs sixteen words too far at the end, which costs less than
+		 * asking. */
 		for (int i = 0; i < 16; i += 4) {
 			QUAD(i, m0, m1, m2, m3);
 			QUAD(i + 1, m1, m2, m3, m0);
@@ -141,8 +150,8 @@ static void blocks(uint32_t s[static 8], const uint8_t *p, size_t n)
 
 void sha256_init(struct sha256 *s)
 {
-	*s = (struct sha256){ .h = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c,
-				      0x1f83d9ab, 0x5be0cd19 } };
+	*s = (struct sha256){ .h = { 0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
+				      0x9b05688c, 0x1f83d9ab, 0x5be0cd19 } };
 }
 
 void sha256_add(struct sha256 *s, const void *data, size_t n)
@@ -175,7 +184,8 @@ void sha256_end(struct sha256 *s, uint8_t ret[static 32])
 
 	for (int i = 0; i < 8; i++)
 		tail[i] = (uint8_t)(bits >> (56 - 8 * i));
-	sha256_add(s, pad, 1 + (119 - s->len % 64) % 64); /* up to eight bytes before a block's end */
+	/* up to eight bytes before a block's end */
+	sha256_add(s, pad, 1 + (119 - s->len % 64) % 64);
 	sha256_add(s, tail, sizeof(tail));
 	for (int i = 0; i < 32; i++)
 		ret[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));

@@ -18,7 +18,8 @@ void strv_addn(char ***v, const char *s, size_t n)
 {
 	size_t len = strv_len(*v);
 
-	/* Room is 2, 4, 8, ...: it runs out just when the entries and their NULL fill a power of two. */
+	/* Room is 2, 4, 8, ...: it runs out just when the entries and their NULL fill a power of
+	 * two. */
 	if (len == 0 || (len + 1 >= 2 && ((len + 1) & len) == 0))
 		*v = mem_realloc(*v, (len ? (len + 1) * 2 : 2) * sizeof(**v));
 	(*v)[len] = mem_strndup(s, n);

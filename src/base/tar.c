@@ -181,8 +181,8 @@ static int mtime_get(const char *p, size_t n, int64_t *sec, uint32_t *nsec)
 static int name_set(char *dest, const char *p, size_t n, const char *what, struct den_err *err)
 {
 	if (n > TAR_NAME_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "archive: %s of %zu bytes is longer than %u", what, n,
-			TAR_NAME_MAX);
+		return den_fail(err, DEN_LIMIT, 0, "archive: %s of %zu bytes is longer than %u",
+			what, n, TAR_NAME_MAX);
 	if (memchr(p, '\0', n))
 		return den_fail(err, DEN_INVALID, 0, "archive: %s has a NUL byte inside", what);
 	memcpy(dest, p, n);
@@ -195,8 +195,8 @@ static int hex(char c)
 	return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-static int xattr_add(struct tar_reader *r, const char *name, size_t n, const char *value, size_t len,
-	struct den_err *err)
+static int xattr_add(struct tar_reader *r, const char *name, size_t n, const char *value,
+	size_t len, struct den_err *err)
 {
 	struct buf *b = &r->xattr_bytes;
 	size_t at = b->len;
@@ -246,7 +246,8 @@ static int pax_common(struct over *o, const char *key, const char *p, size_t n, 
 
 	if (!strcmp(key, "mtime")) {
 		o->has_mtime = set;
-		return set && mtime_get(p, n, &o->mtime_sec, &o->mtime_nsec) < 0 ? pax_bad(key, err) : 0;
+		return set && mtime_get(p, n, &o->mtime_sec, &o->mtime_nsec) < 0 ? pax_bad(key, err)
+										 : 0;
 	}
 	if (!strcmp(key, "uid")) {
 		o->has_uid = set;
@@ -262,31 +263,35 @@ static int pax_common(struct over *o, const char *key, const char *p, size_t n, 
 	return 0; /* names of owners, other times, comments: not needed */
 }
 
-static int pax_record(struct tar_reader *r, const char *key, size_t key_len, const char *p, size_t n,
-	struct den_err *err)
+static int pax_record(struct tar_reader *r, const char *key, size_t key_len, const char *p,
+	size_t n, struct den_err *err)
 {
 	static const char xattr[] = "SCHILY.xattr.";
 	bool global = r->meta_type == 'g';
 
 	if (!strcmp(key, "path") || !strcmp(key, "linkpath") || !strcmp(key, "size")) {
 		if (global)
-			return den_fail(err, DEN_INVALID, 0, "archive: one %s for all entries", key);
+			return den_fail(
+				err, DEN_INVALID, 0, "archive: one %s for all entries", key);
 		if (!strcmp(key, "path"))
 			return name_set(r->name, p, n, "name", err);
 		if (!strcmp(key, "linkpath"))
 			return name_set(r->target, p, n, "link target", err);
 		r->local.has_size = n > 0;
-		return n && decimal_get(p, n, TAR_SIZE_MAX, &r->local.size) < 0 ? pax_bad(key, err) : 0;
+		return n && decimal_get(p, n, TAR_SIZE_MAX, &r->local.size) < 0 ? pax_bad(key, err)
+										: 0;
 	}
 	if (!strncmp(key, xattr, sizeof(xattr) - 1))
-		return global ? 0 : xattr_add(r, key + sizeof(xattr) - 1, key_len - (sizeof(xattr) - 1),
-			p, n, err);
+		return global ? 0
+			      : xattr_add(r, key + sizeof(xattr) - 1, key_len - (sizeof(xattr) - 1),
+					p, n, err);
 	return pax_common(global ? &r->global : &r->local, key, p, n, err);
 }
 
 static int pax_take(struct tar_reader *r, struct den_err *err)
 {
-	char *p = r->meta.p, *end = r->meta.len ? p + r->meta.len : p; /* an empty one has no bytes at all */
+	/* an empty one has no bytes at all */
+	char *p = r->meta.p, *end = r->meta.len ? p + r->meta.len : p;
 
 	while (p < end) {
 		char *space = memchr(p, ' ', (size_t)MIN(end - p, 10)), *eq;
@@ -406,10 +411,16 @@ static int header_numbers(struct tar_reader *r, struct tar_entry *e, struct den_
 
 	if (number_get_max(b + AT_MODE, 8, "mode", UINT32_MAX, &mode, err) < 0 ||
 		number_get(b + AT_MTIME, 12, "time", &e->mtime_sec, err) < 0 ||
-		header_id(b + AT_UID, "uid", l->has_uid ? &l->uid : g->has_uid ? &g->uid : NULL, &e->uid,
-			err) < 0 ||
-		header_id(b + AT_GID, "gid", l->has_gid ? &l->gid : g->has_gid ? &g->gid : NULL, &e->gid,
-			err) < 0)
+		header_id(b + AT_UID, "uid",
+			l->has_uid   ? &l->uid
+			: g->has_uid ? &g->uid
+				     : NULL,
+			&e->uid, err) < 0 ||
+		header_id(b + AT_GID, "gid",
+			l->has_gid   ? &l->gid
+			: g->has_gid ? &g->gid
+				     : NULL,
+			&e->gid, err) < 0)
 		return -1;
 	if (l->has_size)
 		e->size = l->size;
@@ -598,6 +609,7 @@ int tar_reader_feed(struct tar_reader *r, const void *data, size_t n, struct den
 int tar_reader_finish(struct tar_reader *r, struct den_err *err)
 {
 	if (r->state != END)
-		return den_fail(err, DEN_INVALID, 0, "archive: ends before its end; it was cut short");
+		return den_fail(
+			err, DEN_INVALID, 0, "archive: ends before its end; it was cut short");
 	return 0;
 }

@@ -21,7 +21,15 @@
 #define TAR_XATTR_MAX 128U		/* attributes of an entry */
 #define TAR_SIZE_MAX (INT64_MAX - 1024)
 
-enum tar_type { TAR_FILE, TAR_DIR, TAR_SYMLINK, TAR_HARDLINK, TAR_FIFO, TAR_CHAR_DEV, TAR_BLOCK_DEV };
+enum tar_type {
+	TAR_FILE,
+	TAR_DIR,
+	TAR_SYMLINK,
+	TAR_HARDLINK,
+	TAR_FIFO,
+	TAR_CHAR_DEV,
+	TAR_BLOCK_DEV
+};
 
 struct tar_xattr {
 	const char *name; /* "user.x" */
@@ -31,7 +39,7 @@ struct tar_xattr {
 
 struct tar_entry {
 	enum tar_type type;
-	const char *name;	/* any bytes but NUL, no slash at the end; read: not checked for ".." */
+	const char *name; /* any bytes but NUL, no slash at the end; read: not checked for ".." */
 	const char *target;	/* of a link, else NULL */
 	uint64_t size;		/* of the data that follows; files only */
 	uint32_t mode, uid, gid; /* mode: 07777 */
@@ -57,8 +65,8 @@ struct tar_ops {
 
 struct tar_reader;
 struct tar_reader *tar_reader_new(const struct tar_ops *ops, void *user);
-/* The next bytes of the archive, cut anywhere. What follows the end mark is ignored. After a failure
- * it fails for good. */
+/* The next bytes of the archive, cut anywhere. What follows the end mark is ignored. After a
+ * failure it fails for good. */
 int tar_reader_feed(struct tar_reader *r, const void *p, size_t n, struct den_err *err);
 /* No more bytes: -1 when the archive is not complete. */
 int tar_reader_finish(struct tar_reader *r, struct den_err *err);

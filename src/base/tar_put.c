@@ -138,13 +138,15 @@ static int entry_check(const struct tar_entry *e, struct den_err *err)
 		return den_fail(err, DEN_UNSUPPORTED, 0, "'%s': devices are not archived",
 			tar_show(e->name).s);
 	if (!n || n >= TAR_NAME_MAX) /* one is for a directory's slash */
-		return den_fail(err, DEN_LIMIT, 0, "'%s': a name of %zu bytes does not fit in an archive",
-			tar_show(e->name).s, n);
+		return den_fail(err, DEN_LIMIT, 0,
+			"'%s': a name of %zu bytes does not fit in an archive", tar_show(e->name).s,
+			n);
 	if (e->target && (!*e->target || strlen(e->target) > TAR_NAME_MAX))
 		return den_fail(err, DEN_LIMIT, 0, "'%s': its target does not fit in an archive",
 			tar_show(e->name).s);
 	if (e->size > TAR_SIZE_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "'%s': too large for an archive", tar_show(e->name).s);
+		return den_fail(
+			err, DEN_LIMIT, 0, "'%s': too large for an archive", tar_show(e->name).s);
 	if (e->n_xattrs > TAR_XATTR_MAX)
 		return den_fail(err, DEN_LIMIT, 0, "'%s': has %zu attributes, more than %u",
 			tar_show(e->name).s, e->n_xattrs, TAR_XATTR_MAX);

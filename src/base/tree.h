@@ -20,11 +20,14 @@
 #include "err.h"
 #include "tar.h"
 
-enum tree_xattrs { TREE_XATTR_NONE, TREE_XATTR_USER /* user.* */, TREE_XATTR_ALL };
+/* KEPT: what belongs to a file as its content does: user.*, capabilities, access control lists. */
+enum tree_xattrs { TREE_XATTR_NONE, TREE_XATTR_USER /* user.* */, TREE_XATTR_KEPT, TREE_XATTR_ALL };
+bool tree_xattr_is_kept(const char *name);
 
 struct tree_stats {
 	uint64_t entries, bytes;
-	uint64_t skipped; /* devices and sockets (packing); devices and fifos not wanted (unpacking) */
+	/* devices and sockets (packing); devices and fifos not wanted (unpacking) */
+	uint64_t skipped;
 	uint64_t lost_xattrs;
 };
 
@@ -33,7 +36,7 @@ typedef int (*tree_sink)(const void *data, size_t n, void *user, struct den_err 
 typedef ssize_t (*tree_source)(void *buf, size_t cap, void *user, struct den_err *err);
 
 struct tree_pack_opt {
-	const char *top;   /* what it is called in the archive; NULL: a directory's entries stand for
+	const char *top; /* what it is called in the archive; NULL: a directory's entries stand for
 			      themselves, a file keeps its name */
 	bool follow;	   /* name itself may be a link to what is meant */
 	bool owner;	   /* all belongs to uid and gid below, not to whom it belongs here */
@@ -73,7 +76,8 @@ struct tree_attrs {
 };
 /* Attributes that do not fit, or may not be read, are counted in *lost and left out: they are not
  * what a copy is made for. *ret is zeroed before its first use. */
-void tree_attrs_read(int fd, bool (*wanted)(const char *name), struct tree_attrs *ret, uint64_t *lost);
+void tree_attrs_read(
+	int fd, bool (*wanted)(const char *name), struct tree_attrs *ret, uint64_t *lost);
 void tree_attrs_free(struct tree_attrs *a); /* and a itself; NULL is allowed */
 
 struct tree_unpack_opt {
@@ -81,8 +85,9 @@ struct tree_unpack_opt {
 	bool special;	   /* make fifos; else they are skipped */
 	bool keep_dirs;	   /* directories that are there already stay as they are */
 	bool sync;	   /* success means it is on disk */
-	bool layer;	   /* ".wh.NAME" removes NAME, ".wh..wh..opq" what is in its directory, and a
-			      directory makes way for a file */
+	bool layer; /* ".wh.NAME" removes NAME, ".wh..wh..opq" what is in its directory, and a
+			      directory makes way for a file; a directory that is there loses the
+			      attributes that the layer does not have */
 	mode_t mode_clear; /* bits that nothing gets, e.g. 07022 */
 	enum tree_xattrs xattrs;
 	const char *top;   /* the first part of every name is replaced by this */

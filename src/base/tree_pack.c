@@ -123,7 +123,16 @@ static bool xattr_user(const char *name)
 	return !strncmp(name, "user.", 5);
 }
 
-void tree_attrs_read(int fd, bool (*wanted)(const char *name), struct tree_attrs *ret, uint64_t *lost)
+bool tree_xattr_is_kept(const char *name)
+{
+	if (xattr_user(name))
+		return strncmp(name, "user.overlay.", 13) != 0;
+	return !strcmp(name, "security.capability") || !strcmp(name, "system.posix_acl_access") ||
+	       !strcmp(name, "system.posix_acl_default");
+}
+
+void tree_attrs_read(
+	int fd, bool (*wanted)(const char *name), struct tree_attrs *ret, uint64_t *lost)
 {
 	ssize_t n = flistxattr(fd, ret->names, sizeof(ret->names));
 	size_t offset[TAR_XATTR_MAX];
@@ -131,7 +140,8 @@ void tree_attrs_read(int fd, bool (*wanted)(const char *name), struct tree_attrs
 
 	ret->n = 0;
 	ret->values.len = 0;
-	for (const char *name = ret->names; n > 0 && name < ret->names + n; name += strlen(name) + 1) {
+	for (const char *name = ret->names; n > 0 && name < ret->names + n;
+		name += strlen(name) + 1) {
 		ssize_t len;
 
 		if (!wanted(name))
@@ -175,8 +185,11 @@ static int entry_put(struct tree_packer *p, struct tar_entry *e, const struct st
 	e->mtime_sec = st->st_mtim.tv_sec;
 	e->mtime_nsec = (uint32_t)st->st_mtim.tv_nsec;
 	if (x) {
-		tree_attrs_read(fd, p->opt.xattrs == TREE_XATTR_ALL ? xattr_any : xattr_user, x,
-			&p->stats.lost_xattrs);
+		static bool (*const wanted[])(const char *name) = { [TREE_XATTR_USER] = xattr_user,
+			[TREE_XATTR_KEPT] = tree_xattr_is_kept,
+			[TREE_XATTR_ALL] = xattr_any };
+
+		tree_attrs_read(fd, wanted[p->opt.xattrs], x, &p->stats.lost_xattrs);
 		e->xattrs = x->list;
 		e->n_xattrs = x->n;
 	}
@@ -244,7 +257,8 @@ static int put_dir(struct tree_packer *p, int dirfd, const char *name, const cha
 	auto_fd fd = -1;
 
 	if (p->opt.xattrs) /* else there is no need to open it */
-		fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+		fd = openat(
+			dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	return entry_put(p, &e, st, fd, err);
 }
 

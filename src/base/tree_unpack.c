@@ -13,7 +13,7 @@
 #include "tar.h"
 #include "tree.h"
 
-#define LATER_MAX 65536U	   /* directories whose mode and time wait for the end; when there */
+#define LATER_MAX 65536U /* directories whose mode and time wait for the end; when there */
 #define LATER_BYTES_MAX (16U << 20) /* are more, those before get theirs early */
 #define SYNC_MAX 16
 
@@ -61,7 +61,8 @@ struct tree_unpacker {
 
 /* The name without "." and doubled slashes, the first part replaced by top; empty: the target
  * directory itself. out holds TAR_NAME_MAX + the length of top. */
-static int name_clean(const struct tree_unpacker *u, const char *name, char *out, struct den_err *err)
+static int name_clean(
+	const struct tree_unpacker *u, const char *name, char *out, struct den_err *err)
 {
 	size_t len = 0;
 	bool first = true;
@@ -110,8 +111,8 @@ static int part_fail(int dirfd, const char *part, const char *path, int sys, str
 		return den_fail(err, DEN_DENIED, sys, "'%s': leads through the link '%s'",
 			tar_show(path).s, tar_show(part).s);
 	if (sys == ENOTDIR)
-		return den_fail(err, DEN_CONFLICT, sys, "'%s': '%s' is in the way", tar_show(path).s,
-			tar_show(part).s);
+		return den_fail(err, DEN_CONFLICT, sys, "'%s': '%s' is in the way",
+			tar_show(path).s, tar_show(part).s);
 	return den_fail_sys(err, sys, "'%s'", tar_show(path).s);
 }
 
@@ -161,7 +162,8 @@ static int dir_open(const struct tree_unpacker *u, int from, const char *path, b
 		int next;
 
 		if (n >= sizeof(stride))
-			for (n = sizeof(stride) - 1; path[n] != '/';) /* a part has at most 255 bytes */
+			for (n = sizeof(stride) - 1;
+				path[n] != '/';) /* a part has at most 255 bytes */
 				n--;
 		memcpy(stride, path, n);
 		stride[n] = '\0';
@@ -172,7 +174,8 @@ static int dir_open(const struct tree_unpacker *u, int from, const char *path, b
 		dir = next;
 		path += n + (path[n] == '/');
 	}
-	return *path || dir < 0 ? dir_open_parts(u, dir < 0 ? from : dir, path, make, err) : fd_take(&dir);
+	return *path || dir < 0 ? dir_open_parts(u, dir < 0 ? from : dir, path, make, err)
+				: fd_take(&dir);
 }
 
 /* Remembers the file system for sync. */
@@ -221,7 +224,8 @@ static int parent_open(struct tree_unpacker *u, char *path, const char **base, s
 		size_t n = u->parent_path ? strlen(u->parent_path) : 0;
 		bool below = n && !strncmp(dir, u->parent_path, n) && dir[n] == '/';
 		/* Most archives go down level by level: no need to start from the top each time. */
-		int fd = dir_open(u, below ? u->parent : u->root, below ? dir + n + 1 : dir, true, err);
+		int fd = dir_open(
+			u, below ? u->parent : u->root, below ? dir + n + 1 : dir, true, err);
 
 		if (fd < 0)
 			return -1;
@@ -239,13 +243,15 @@ static int parent_open(struct tree_unpacker *u, char *path, const char **base, s
 /* ---- what is there already ------------------------------------------------------------------- */
 
 /* Makes the name free. A directory goes only when it is empty. */
-static int name_free(struct tree_unpacker *u, const char *base, const char *path, struct den_err *err)
+static int name_free(
+	struct tree_unpacker *u, const char *base, const char *path, struct den_err *err)
 {
 	struct stat st;
 
 	if (fstatat(u->parent, base, &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "'%s'", tar_show(path).s);
-	if (unlinkat(u->parent, base, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT)
+	if (unlinkat(u->parent, base, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 ||
+		errno == ENOENT)
 		return 0;
 	if (u->opt.layer && S_ISDIR(st.st_mode))
 		return tree_remove_at(u->parent, base, err);
@@ -259,13 +265,16 @@ static int name_free(struct tree_unpacker *u, const char *base, const char *path
 
 static struct meta meta_of(const struct tree_unpacker *u, const struct tar_entry *e)
 {
-	return (struct meta){ .mode = e->mode & 07777 & ~u->opt.mode_clear, .uid = e->uid, .gid = e->gid,
+	return (struct meta){ .mode = e->mode & 07777 & ~u->opt.mode_clear,
+		.uid = e->uid,
+		.gid = e->gid,
 		.mtime = { .tv_sec = e->mtime_sec, .tv_nsec = e->mtime_nsec } };
 }
 
 static int owner_fail(const char *path, struct den_err *err)
 {
-	/* An id that does not exist here, as in a box of one id: whoever unpacks keeps it, as is usual. */
+	/* An id that does not exist here, as in a box of one id: whoever unpacks keeps it, as is
+	 * usual. */
 	if (errno == EINVAL)
 		return 0;
 	return den_fail_sys(err, errno, "set owner of '%s'", tar_show(path).s);
@@ -281,7 +290,8 @@ static int meta_set(const struct tree_unpacker *u, int fd, const struct meta *m,
 		return -1;
 	if (fchmod(fd, m->mode) < 0)
 		return den_fail_sys(err, errno, "set mode of '%s'", tar_show(path).s);
-	if (futimens(fd, times) < 0 && errno != EINVAL) /* a time that the file system cannot hold */
+	/* a time that the file system cannot hold */
+	if (futimens(fd, times) < 0 && errno != EINVAL)
 		return den_fail_sys(err, errno, "set time of '%s'", tar_show(path).s);
 	return 0;
 }
@@ -301,12 +311,49 @@ static int meta_set_at(struct tree_unpacker *u, const char *base, const struct m
 	return 0;
 }
 
+static bool xattr_wanted(const struct tree_unpacker *u, const char *name)
+{
+	switch (u->opt.xattrs) {
+	case TREE_XATTR_USER:
+		return !strncmp(name, "user.", 5);
+	case TREE_XATTR_KEPT:
+		return tree_xattr_is_kept(name);
+	default:
+		return u->opt.xattrs == TREE_XATTR_ALL;
+	}
+}
+
+static bool entry_has_xattr(const struct tar_entry *e, const char *name)
+{
+	for (size_t i = 0; i < e->n_xattrs; i++)
+		if (!strcmp(e->xattrs[i].name, name))
+			return true;
+	return false;
+}
+
+/* What is there and not in the entry: of a directory from before, or come down from a default list
+ * of the directory above. */
+static void xattrs_drop(struct tree_unpacker *u, int fd, const struct tar_entry *e)
+{
+	char names[8192];
+	ssize_t n = u->opt.layer ? flistxattr(fd, names, sizeof(names)) : 0;
+
+	if (n < 0 && errno != EOPNOTSUPP)
+		u->stats.lost_xattrs++;
+	for (const char *name = names; n > 0 && name < names + n; name += strlen(name) + 1)
+		if (xattr_wanted(u, name) && tree_xattr_is_kept(name) &&
+			!entry_has_xattr(e, name) && fremovexattr(fd, name) < 0 && errno != ENODATA)
+			u->stats.lost_xattrs++;
+}
+
 static void xattrs_set(struct tree_unpacker *u, int fd, const struct tar_entry *e)
 {
+	if (u->opt.xattrs)
+		xattrs_drop(u, fd, e);
 	for (size_t i = 0; u->opt.xattrs && i < e->n_xattrs; i++) {
 		const struct tar_xattr *x = &e->xattrs[i];
 
-		if (u->opt.xattrs == TREE_XATTR_USER && strncmp(x->name, "user.", 5))
+		if (!xattr_wanted(u, x->name))
 			continue;
 		if (!strcmp(x->name, "security.capability") && x->len <= sizeof(u->fd_caps)) {
 			memcpy(u->fd_caps, x->value, x->len);
@@ -376,7 +423,8 @@ static int later_add(struct tree_unpacker *u, const char *path, const struct sta
 {
 	struct later *l;
 
-	if ((u->n_later == LATER_MAX || u->later_bytes > LATER_BYTES_MAX) && later_flush(u, err) < 0)
+	if ((u->n_later == LATER_MAX || u->later_bytes > LATER_BYTES_MAX) &&
+		later_flush(u, err) < 0)
 		return -1;
 	if (u->n_later == u->cap_later) {
 		u->cap_later = u->cap_later ? u->cap_later * 2 : 64;
@@ -400,8 +448,9 @@ static int make_dir(struct tree_unpacker *u, const char *base, const char *path,
 	struct stat st;
 
 	/* a layer's entry takes the place of whatever is there */
-	if (!made && errno == EEXIST && u->opt.layer && fstatat(u->parent, base, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-		!S_ISDIR(st.st_mode) && unlinkat(u->parent, base, 0) == 0)
+	if (!made && errno == EEXIST && u->opt.layer &&
+		fstatat(u->parent, base, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode) &&
+		unlinkat(u->parent, base, 0) == 0)
 		made = mkdirat(u->parent, base, 0700) == 0;
 	if (!made && errno != EEXIST)
 		return den_fail_sys(err, errno, "make '%s'", tar_show(path).s);
@@ -410,13 +459,17 @@ static int make_dir(struct tree_unpacker *u, const char *base, const char *path,
 		return den_fail_sys(err, errno, "'%s'", tar_show(path).s);
 	if (!S_ISDIR(st.st_mode))
 		return den_fail(err, DEN_CONFLICT, EEXIST,
-			"'%s': a directory would have to replace what is not one", tar_show(path).s);
+			"'%s': a directory would have to replace what is not one",
+			tar_show(path).s);
 	if (!made && u->opt.keep_dirs)
 		return 0;
-	if (u->opt.xattrs && e->n_xattrs) {
-		fd = openat(u->parent, base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (u->opt.xattrs && (e->n_xattrs || u->opt.layer)) {
+		fd = openat(u->parent, base,
+			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd >= 0)
 			xattrs_set(u, fd, e);
+		else
+			u->stats.lost_xattrs += e->n_xattrs;
 	}
 	return later_add(u, path, &st, e, err);
 }
@@ -453,8 +506,8 @@ static int make_link(struct tree_unpacker *u, const char *base, const char *path
 	return meta_set_at(u, base, &m, path, true, err);
 }
 
-/* It shares owner, mode and time with its target, so they are not set: that would change a file that
- * was there before. */
+/* It shares owner, mode and time with its target, so they are not set: that would change a file
+ * that was there before. */
 static int make_hardlink(struct tree_unpacker *u, const char *base, const char *path,
 	const struct tar_entry *e, struct den_err *err)
 {
@@ -477,9 +530,10 @@ static int make_hardlink(struct tree_unpacker *u, const char *base, const char *
 		return den_fail(err, DEN_INVALID, 0, "'%s': hard link to '%s', which is not there",
 			tar_show(path).s, tar_show(e->target).s);
 	if (S_ISDIR(st.st_mode))
-		return den_fail(err, DEN_INVALID, 0, "'%s': hard link to a directory", tar_show(path).s);
-	if (fstatat(u->parent, base, &there, AT_SYMLINK_NOFOLLOW) == 0 && there.st_dev == st.st_dev &&
-		there.st_ino == st.st_ino)
+		return den_fail(
+			err, DEN_INVALID, 0, "'%s': hard link to a directory", tar_show(path).s);
+	if (fstatat(u->parent, base, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+		there.st_dev == st.st_dev && there.st_ino == st.st_ino)
 		return 0; /* freeing the name could lose the file */
 	if (name_free(u, base, path, err) < 0)
 		return -1;
@@ -541,14 +595,16 @@ static int parent_empty(struct tree_unpacker *u, struct den_err *err)
 	return r;
 }
 
-static int whiteout(struct tree_unpacker *u, const char *name, const struct tar_entry *e, struct den_err *err)
+static int whiteout(
+	struct tree_unpacker *u, const char *name, const struct tar_entry *e, struct den_err *err)
 {
 	u->fd = -1;
 	if (e->type != TAR_FILE || e->size)
 		return den_fail(err, DEN_INVALID, 0, "'%s' is no whiteout", tar_show(e->name).s);
 	if (!strcmp(name, WHITEOUT ".opq"))
 		return parent_empty(u, err);
-	if (!*name || !strcmp(name, ".") || !strcmp(name, "..") || !strncmp(name, WHITEOUT, strlen(WHITEOUT)))
+	if (!*name || !strcmp(name, ".") || !strcmp(name, "..") ||
+		!strncmp(name, WHITEOUT, strlen(WHITEOUT)))
 		return den_fail(err, DEN_INVALID, 0, "'%s' is no whiteout", tar_show(e->name).s);
 	return tree_remove_at(u->parent, name, err);
 }
@@ -572,8 +628,10 @@ static int on_entry(const struct tar_entry *e, void *user, struct den_err *err)
 	u->stats.entries++;
 	u->stats.bytes += e->size;
 	if (!*path) /* "./": the target directory is the caller's and stays as it is */
-		return e->type == TAR_DIR ? 0 :
-			den_fail(err, DEN_INVALID, 0, "'%s': not the name of a file", tar_show(e->name).s);
+		return e->type == TAR_DIR
+			       ? 0
+			       : den_fail(err, DEN_INVALID, 0, "'%s': not the name of a file",
+					 tar_show(e->name).s);
 	if (parent_open(u, path, &base, err) < 0)
 		return -1;
 	if (u->opt.layer && !strncmp(base, WHITEOUT, strlen(WHITEOUT)))
@@ -598,7 +656,8 @@ static int on_end(void *user, struct den_err *err)
 		return 0;
 	if (meta_set(u, u->fd, &u->fd_meta, u->fd_name, err) < 0)
 		return -1;
-	if (u->fd_caps_len && fsetxattr(u->fd, "security.capability", u->fd_caps, u->fd_caps_len, 0) < 0)
+	if (u->fd_caps_len &&
+		fsetxattr(u->fd, "security.capability", u->fd_caps, u->fd_caps_len, 0) < 0)
 		u->stats.lost_xattrs++;
 	fd_close(&u->fd);
 	return 0;

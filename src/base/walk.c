@@ -61,8 +61,8 @@ static int level_read(struct walk *w, struct level *l, struct den_err *err)
 			continue;
 		if (w->names_bytes + l->names.len > WALK_NAMES_MAX) {
 			closedir(d);
-			return den_fail(err, DEN_LIMIT, 0, "more than %u MiB of names in one directory",
-				WALK_NAMES_MAX >> 20);
+			return den_fail(err, DEN_LIMIT, 0,
+				"more than %u MiB of names in one directory", WALK_NAMES_MAX >> 20);
 		}
 		buf_add(&l->names, de->d_name, strlen(de->d_name) + 1);
 		l->n++;
@@ -102,7 +102,9 @@ static int level_push(struct walk *w, int fd, const struct stat *from_parent, st
 		w->levels = mem_realloc(w->levels, w->cap_levels * sizeof(*w->levels));
 	}
 	l = &w->levels[w->n_levels++];
-	*l = (struct level){ .fd = fd, .dev = st.st_dev, .ino = st.st_ino, .path_len = w->path.len };
+	*l = (struct level){
+		.fd = fd, .dev = st.st_dev, .ino = st.st_ino, .path_len = w->path.len
+	};
 	l->st = from_parent ? *from_parent : st;
 	if (w->n_levels > OPEN_LEVELS)
 		fd_close(&w->levels[w->n_levels - 1 - OPEN_LEVELS].fd);
@@ -261,12 +263,14 @@ int walk_next(struct walk *w, struct walk_entry *ret, struct den_err *err)
 			if (errno == ENOENT)
 				continue;
 			if (errno != EACCES || !(w->flags & WALK_SKIP_DENIED))
-				return den_fail_sys(err, errno, "'%s'", tar_show(buf_str(&w->path)).s);
+				return den_fail_sys(
+					err, errno, "'%s'", tar_show(buf_str(&w->path)).s);
 			w->st = (struct stat){ 0 };
 		}
 		entry_set(w, l, ret);
 		ret->st = w->st;
-		w->descend = S_ISDIR(w->st.st_mode) && (!w->max_depth || w->n_levels < w->max_depth);
+		w->descend =
+			S_ISDIR(w->st.st_mode) && (!w->max_depth || w->n_levels < w->max_depth);
 		return WALK_ENTRY;
 	}
 }

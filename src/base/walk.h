@@ -14,10 +14,11 @@
 #define WALK_NAMES_MAX (256U << 20)
 
 enum walk_flags {
-	WALK_SKIP_DENIED = 1, /* what may not be looked at is told with a zeroed st, a directory that
-				 may not be read is told but not entered; without it, an error */
+	/* what may not be looked at is told with a zeroed st, a directory that may not be read is
+	 * told but not entered; without it, an error */
+	WALK_SKIP_DENIED = 1,
 	WALK_SKIP_KERNEL = 2, /* do not enter /proc, /sys and the like */
-	WALK_LEAVES = 4,      /* tell a directory again after what is in it (not a skipped one) */
+	WALK_LEAVES = 4, /* tell a directory again after what is in it (not a skipped one) */
 };
 
 enum walk_what { WALK_END, WALK_ENTRY, WALK_LEAVE };
@@ -33,8 +34,8 @@ struct walk_entry {
 struct walk;
 /* Takes fd, an open directory, also on failure. max_depth 0: everything. */
 int walk_new(int fd, unsigned max_depth, unsigned flags, struct walk **ret, struct den_err *err);
-/* An enum walk_what, or -1. *ret is valid until the next call. After WALK_ENTRY of a directory comes
- * what is in it, unless walk_skip() is called. */
+/* An enum walk_what, or -1. *ret is valid until the next call. After WALK_ENTRY of a directory
+ * comes what is in it, unless walk_skip() is called. */
 int walk_next(struct walk *w, struct walk_entry *ret, struct den_err *err);
 void walk_skip(struct walk *w);
 void walk_free(struct walk *w); /* NULL is allowed */

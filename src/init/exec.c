@@ -3,8 +3,8 @@
  *
  * Output goes from the pipe into a ring and from there to each subscriber within its credit. While
  * somebody follows, the pipe is not read further than the slowest follower allows: the program
- * blocks, memory does not grow. With nobody following, the ring keeps the last bytes and the program
- * runs on.
+ * blocks, memory does not grow. With nobody following, the ring keeps the last bytes and the
+ * program runs on.
  */
 #include <errno.h>
 #include <signal.h>
@@ -79,7 +79,8 @@ static char **argv_short(char *const *argv)
 		size_t n = strlen(argv[i]);
 		auto_buf b = { 0 };
 
-		if (n + (argv[i + 1] ? 2 : 1) * ARG_COST <= left) { /* with a place for a cut one after it */
+		/* with a place for a cut one after it */
+		if (n + (argv[i + 1] ? 2 : 1) * ARG_COST <= left) {
 			strv_add(&out, argv[i]);
 			left -= n + ARG_COST;
 			continue;
@@ -224,9 +225,9 @@ void exec_forget(struct exec *x)
 	exec_thin_ended(x->init);
 }
 
-/* Up to where a follower has surely got stream i. Bytes that it has not given credit for may be lost
- * with a dying keeper and are then asked for again; half the ring is left for them at most, so that a
- * small one does not stop for good. */
+/* Up to where a follower has surely got stream i. Bytes that it has not given credit for may be
+ * lost with a dying keeper and are then asked for again; half the ring is left for them at most, so
+ * that a small one does not stop for good. */
 static uint64_t sub_safe(const struct exec *x, const struct sub *s, int i)
 {
 	uint64_t under_way = MIN(s->window - s->credit, (uint64_t)x->out[i].ring.keep / 2);
@@ -321,8 +322,8 @@ static void exec_settle(struct exec *x)
 
 static void held_cb(struct loop_timer *t)
 {
-	/* Something it left in the background holds a stream open. Its output goes on being read and
-	 * kept, so that it is not killed by SIGPIPE; but the exec itself is over. */
+	/* Something it left in the background holds a stream open. Its output goes on being read
+	 * and kept, so that it is not killed by SIGPIPE; but the exec itself is over. */
 	exec_settle(CONTAINER_OF(t, struct exec, held));
 }
 
@@ -394,7 +395,8 @@ static void output_cb(struct loop_source *src, uint32_t events)
 
 	if ((events & EPOLLIN) && output_over(x))
 		max = 1; /* what follows is thrown away, so nobody has to keep up with it */
-	if (!max && !x->over_output) { /* hung up, but the follower is behind: wait for it without spinning */
+	/* hung up, but the follower is behind: wait for it without spinning */
+	if (!max && !x->over_output) {
 		loop_set_events(x->init->loop, src, EPOLLET);
 		return;
 	}
@@ -531,7 +533,8 @@ static void exec_started(struct exec *x)
 {
 	report_close(x);
 	x->started = true;
-	strv_free(x->spec.argv); /* the child has its own; they may be large, and this is kept for long */
+	/* the child has its own; they may be large, and this is kept for long */
+	strv_free(x->spec.argv);
 	strv_free(x->spec.env);
 	x->spec.argv = x->spec.env = NULL;
 	list_for_each(l, &x->subs) {
@@ -574,8 +577,8 @@ static void exec_failed(struct exec *x)
 	exec_free(x);
 }
 
-/* Looks whether it has become the program. A failure is told only when the child has been reaped, so
- * that its cgroup is empty by then. */
+/* Looks whether it has become the program. A failure is told only when the child has been reaped,
+ * so that its cgroup is empty by then. */
 static void report_read(struct exec *x)
 {
 	struct den_err e;
@@ -615,7 +618,8 @@ static struct exec *exec_new(struct init *in, struct exec_spec *spec)
 	x->report = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = report_cb };
 	for (int i = 0; i < 2; i++) {
 		x->out[i].exec = x;
-		x->out[i].src = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = output_cb };
+		x->out[i].src =
+			(struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = output_cb };
 		ring_init(&x->out[i].ring, x->spec.keep ? (size_t)x->spec.keep : EXEC_KEEP_DEFAULT);
 	}
 	return x;

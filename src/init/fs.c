@@ -49,10 +49,11 @@ int fs_run(char *const *argv, struct den_err *err)
 		if (!strcmp(argv[0], ops[i].name))
 			op = &ops[i];
 	if (!op)
-		return den_fail(err, DEN_UNSUPPORTED, 0, "no file operation '%s'", n < 0 ? "" : argv[0]);
+		return den_fail(
+			err, DEN_UNSUPPORTED, 0, "no file operation '%s'", n < 0 ? "" : argv[0]);
 	if (n < op->min || n > op->max)
-		return den_fail(err, DEN_INVALID, 0, "%s takes %d to %d arguments, not %d", op->name,
-			op->min, op->max, n);
+		return den_fail(err, DEN_INVALID, 0, "%s takes %d to %d arguments, not %d",
+			op->name, op->min, op->max, n);
 	for (int i = 0; i < n; i++)
 		arg[i] = argv[i + 1];
 	if (op->flags && strspn(arg[op->max - 1], op->flags) != strlen(arg[op->max - 1]))
@@ -79,8 +80,8 @@ int fs_mode(const char *text, mode_t instead, mode_t *ret, struct den_err *err)
 	}
 	for (const char *p = text; *p; p++) {
 		if (*p < '0' || *p > '7' || p - text > 7)
-			return den_fail(err, DEN_INVALID, 0, "'%s' is not a mode; write it like 644 or 0755",
-				text);
+			return den_fail(err, DEN_INVALID, 0,
+				"'%s' is not a mode; write it like 644 or 0755", text);
 		mode = mode << 3 | (mode_t)(*p - '0');
 	}
 	if (mode > 07777)
@@ -158,7 +159,8 @@ int fs_sync_dir(int dirfd, struct den_err *err)
 {
 	auto_fd fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	/* One may be allowed to write to a directory but not to read it, and then cannot sync it. */
+	/* One may be allowed to write to a directory but not to read it, and then cannot sync
+	 * it. */
 	if (fd < 0 && (errno == EACCES || errno == EPERM || errno == ENOENT))
 		return 0;
 	if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL && errno != EROFS))

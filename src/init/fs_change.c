@@ -32,7 +32,8 @@ int fs_mkdir(char *const *arg, struct den_err *err)
 		if (!(parents && stat(arg[0], &st) == 0 && S_ISDIR(st.st_mode)))
 			return den_fail_sys(err, sys, "mkdir '%s'", arg[0]);
 	} else if (mode & 07000 && fchmodat(dir, base, mode, AT_SYMLINK_NOFOLLOW) < 0) {
-		return den_fail_sys(err, errno, "mkdir '%s'", arg[0]); /* mkdir() takes no set-id bits */
+		/* mkdir() takes no set-id bits */
+		return den_fail_sys(err, errno, "mkdir '%s'", arg[0]);
 	}
 	return fs_sync_dir(dir, err);
 }
@@ -47,14 +48,17 @@ int fs_remove(char *const *arg, struct den_err *err)
 	if (fs_split(arg[0], &dir, base, err) < 0)
 		return missing_ok && err->sys == ENOENT ? 0 : den_wrap(err, "remove");
 	if (fstatat(dir, base, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return missing_ok && errno == ENOENT ? 0 : den_fail_sys(err, errno, "remove '%s'", arg[0]);
+		return missing_ok && errno == ENOENT
+			       ? 0
+			       : den_fail_sys(err, errno, "remove '%s'", arg[0]);
 	if (fs_flag(arg[1], 'r')) {
 		if (tree_remove_at(dir, base, err) < 0)
 			return -1;
 	} else if (unlinkat(dir, base, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) < 0) {
 		if (errno == ENOTEMPTY || errno == EEXIST)
 			return den_fail(err, DEN_CONFLICT, ENOTEMPTY,
-				"remove '%s'; to remove all that is in it, ask for recursive", arg[0]);
+				"remove '%s'; to remove all that is in it, ask for recursive",
+				arg[0]);
 		if (!(missing_ok && errno == ENOENT))
 			return den_fail_sys(err, errno, "remove '%s'", arg[0]);
 	}
@@ -65,7 +69,8 @@ int fs_remove(char *const *arg, struct den_err *err)
 
 /* What to do to an entry, and to the tree below one. */
 struct change {
-	bool (*before)(const struct change *c); /* a directory goes before what is in it, else after */
+	/* a directory goes before what is in it, else after */
+	bool (*before)(const struct change *c);
 	int (*apply)(const struct change *c, int dirfd, const char *name, int flags);
 	mode_t mode;
 	uid_t uid;
@@ -74,7 +79,8 @@ struct change {
 
 static bool mode_before(const struct change *c)
 {
-	return (c->mode & 0700) == 0700; /* it may open what was closed; otherwise it may close it */
+	/* it may open what was closed; otherwise it may close it */
+	return (c->mode & 0700) == 0700;
 }
 
 static int mode_apply(const struct change *c, int dirfd, const char *name, int flags)

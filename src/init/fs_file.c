@@ -147,7 +147,8 @@ static int follow(const char *path, char out[static PATH_MAX], struct den_err *e
 		if (target[0] == '/' || !slash)
 			n = snprintf(whole, sizeof(whole), "%s", target);
 		else
-			n = snprintf(whole, sizeof(whole), "%.*s/%s", (int)(slash - out), out, target);
+			n = snprintf(
+				whole, sizeof(whole), "%.*s/%s", (int)(slash - out), out, target);
 		if (n >= PATH_MAX)
 			return den_fail(err, DEN_INVALID, ENAMETOOLONG, "'%.60s'", path);
 		memcpy(out, whole, (size_t)n + 1);
@@ -214,7 +215,8 @@ static int temp_open(struct temp *t, const char *path, struct den_err *err)
 	for (int i = 0; t->fd < 0 && i < 100; i++) {
 		temp_name(t, i);
 		temp_watch(t); /* before it is there; the name has our pid, so nobody else's goes */
-		t->fd = openat(t->dir, t->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		t->fd = openat(t->dir, t->name,
+			O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (t->fd < 0 && errno != EEXIST)
 			break;
 	}

@@ -135,8 +135,8 @@ int fs_list(char *const *arg, struct den_err *err)
 		return den_wrap(err, "depth");
 	fd = open(arg[0], O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
-		return den_fail(err, errno == ENOTDIR ? DEN_INVALID : den_code_of_errno(errno), errno,
-			"list '%s'", arg[0]);
+		return den_fail(err, errno == ENOTDIR ? DEN_INVALID : den_code_of_errno(errno),
+			errno, "list '%s'", arg[0]);
 	if (walk_new(fd, (unsigned)depth, WALK_SKIP_DENIED, &w, err) < 0)
 		return den_wrap(err, "list '%s'", arg[0]);
 	while ((r = walk_next(w, &e, err)) > 0) {

@@ -2,9 +2,9 @@
  * move
  *
  * Inside a box a rename often cannot be: /usr is another file system than /, and an overlay refuses
- * to rename a directory that comes from the template. Then the tree is copied next to its new place,
- * put there with one rename, and only after that removed from where it was: whatever fails, one of
- * the two is whole.
+ * to rename a directory that comes from the template. Then the tree is copied next to its new
+ * place, put there with one rename, and only after that removed from where it was: whatever fails,
+ * one of the two is whole.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,7 @@
 /* tarout, tarin */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -44,10 +45,14 @@ int fs_tarout(char *const *arg, struct den_err *err)
 
 int fs_tarin(char *const *arg, struct den_err *err)
 {
-	bool root = geteuid() == 0;
+	bool root = geteuid() == 0, layer = fs_flag(arg[1], 'w');
+	/* A layer is made of boxes' own files; an archive is anybody's, and gives nobody
+	 * capabilities. */
 	struct tree_unpack_opt opt = { .owner = root, .special = true, .sync = true,
-		.mode_clear = root ? 0 : 06000, .xattrs = TREE_XATTR_USER,
-		.layer = fs_flag(arg[1], 'w') };
+		.mode_clear = root ? 0 : 06000, .xattrs = layer ? TREE_XATTR_KEPT : TREE_XATTR_USER,
+		.layer = layer };
+	struct tree_stats stats = { 0 };
+	char lost[32];
 	char *const mkdir_arg[] = { arg[0], "", "p" };
 	auto_fd fd = -1;
 
@@ -55,7 +60,12 @@ int fs_tarin(char *const *arg, struct den_err *err)
 		return -1;
 	fd = open(arg[0], O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
-		return den_fail(err, errno == ENOTDIR ? DEN_INVALID : den_code_of_errno(errno), errno,
-			"unpack into '%s'", arg[0]);
-	return tree_unpack(fd, &opt, from_stdin, NULL, NULL, err);
+		return den_fail(err, errno == ENOTDIR ? DEN_INVALID : den_code_of_errno(errno),
+			errno, "unpack into '%s'", arg[0]);
+	if (tree_unpack(fd, &opt, from_stdin, NULL, &stats, err) < 0)
+		return -1;
+	if (!layer || !stats.lost_xattrs)
+		return 0;
+	snprintf(lost, sizeof(lost), "%llu\n", (unsigned long long)stats.lost_xattrs);
+	return to_stdout(lost, strlen(lost), NULL, err);
 }

@@ -1,9 +1,10 @@
 /*
  * watch: inotify, over a tree.
  *
- * A watch sees one directory, so each gets its own. A new directory may be filled before its watch is
- * there: after adding the watch its contents are listed and told as created. What arrives between
- * the two would be told twice, so what was listed is remembered until the queue has run dry.
+ * A watch sees one directory, so each gets its own. A new directory may be filled before its watch
+ * is there: after adding the watch its contents are listed and told as created. What arrives
+ * between the two would be told twice, so what was listed is remembered until the queue has run
+ * dry.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +32,8 @@ struct watched {
 };
 
 struct watch {
-	const char *top; /* not kept open: as long as it were, the kernel would not say that it is gone */
+	/* not kept open: as long as it were, the kernel would not say that it is gone */
+	const char *top;
 	int ino, top_wd;
 	bool top_is_dir, recursive, top_gone;
 	struct watched *list; /* ordered by wd: the kernel counts upward */
@@ -94,7 +96,8 @@ static int watched_put(struct watch *w, int wd, const char *path, struct den_err
 		return 0;
 	}
 	if (w->n == WATCHES_MAX || w->bytes > WATCH_BYTES_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "more than %u directories; watch fewer", WATCHES_MAX);
+		return den_fail(
+			err, DEN_LIMIT, 0, "more than %u directories; watch fewer", WATCHES_MAX);
 	if (w->n == w->cap) {
 		w->cap = w->cap ? w->cap * 2 : 16;
 		w->list = mem_realloc(w->list, w->cap * sizeof(*w->list));
@@ -131,9 +134,12 @@ static int watch_dir(struct watch *w, int dirfd, const char *path, struct den_er
 
 /* ---- telling --------------------------------------------------------------------------------- */
 
-static int tell(struct watch *w, enum fs_event event, const char *path, bool dir, struct den_err *err)
+static int tell(
+	struct watch *w, enum fs_event event, const char *path, bool dir, struct den_err *err)
 {
-	struct fs_entry e = { .path = (char *)path, .event = event, .type = dir ? FS_DIR : FS_UNKNOWN };
+	struct fs_entry e = {
+		.path = (char *)path, .event = event, .type = dir ? FS_DIR : FS_UNKNOWN
+	};
 
 	/* A program that writes in small pieces is one write, as long as nothing else happens. */
 	if (event == FS_EV_WRITE && w->last_write && !strcmp(w->last_write, path))
@@ -196,7 +202,8 @@ static int watch_below(struct watch *w, int dirfd, const char *path, bool news, 
 			continue;
 		}
 		if (dir) /* before what is in it is listed */
-			sub = openat(e.dirfd, e.name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+			sub = openat(
+				e.dirfd, e.name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		if (sub >= 0 && watch_dir(w, sub, buf_str(&whole), err) < 0) {
 			r = -1;
 			break;
@@ -275,7 +282,8 @@ static int self_event(struct watch *w, const struct inotify_event *ev, struct de
 		if (ev->wd != w->top_wd)
 			return 0; /* its parent tells */
 		w->top_gone = true;
-		return tell(w, ev->mask & IN_MOVE_SELF ? FS_EV_RENAME : FS_EV_REMOVE, "", w->top_is_dir, err);
+		return tell(w, ev->mask & IN_MOVE_SELF ? FS_EV_RENAME : FS_EV_REMOVE, "",
+			w->top_is_dir, err);
 	}
 	if (ev->wd != w->top_wd)
 		return 0; /* a directory's own attributes: its parent tells those as well */

@@ -33,10 +33,12 @@ static void meminfo_write(struct init *in)
 	left = total - used;
 	len = snprintf(out, sizeof(out),
 		"MemTotal:       %8llu kB\nMemFree:        %8llu kB\nMemAvailable:   %8llu kB\n"
-		"Buffers:               0 kB\nCached:                0 kB\nSwapCached:            0 kB\n"
-		"Active:         %8llu kB\nInactive:              0 kB\nSwapTotal:             0 kB\n"
-		"SwapFree:              0 kB\nDirty:                 0 kB\nShmem:                 0 kB\n"
-		"Slab:                  0 kB\nSReclaimable:          0 kB\nSUnreclaim:            0 kB\n",
+		"Buffers:               0 kB\nCached:                0 kB\n"
+		"SwapCached:            0 kB\nActive:         %8llu kB\n"
+		"Inactive:              0 kB\nSwapTotal:             0 kB\n"
+		"SwapFree:              0 kB\nDirty:                 0 kB\n"
+		"Shmem:                 0 kB\nSlab:                  0 kB\n"
+		"SReclaimable:          0 kB\nSUnreclaim:            0 kB\n",
 		(unsigned long long)total, (unsigned long long)left, (unsigned long long)left,
 		(unsigned long long)used);
 	if (pwrite(INIT_FD_MEMINFO, out, (size_t)len, 0) == len)
@@ -159,7 +161,8 @@ static void on_resize(struct exec *x, const struct wire_frame *f)
 			wire_u64(&v, 65535, &cols, NULL);
 	}
 	if ((x->spec.flags & EXEC_TTY) && x->out[0].src.fd >= 0 && rows && cols) {
-		struct winsize w = { .ws_row = (unsigned short)rows, .ws_col = (unsigned short)cols };
+		struct winsize w = { .ws_row = (unsigned short)rows,
+			.ws_col = (unsigned short)cols };
 
 		ioctl(x->out[0].src.fd, TIOCSWINSZ, &w);
 	}
@@ -221,8 +224,8 @@ static void on_channel(struct init *in, const struct wire_frame *f)
 	}
 }
 
-/* Newest first: if the keeper does not take all, those are the ones that matter. In as many frames as
- * it takes; F_FLAGS says that another follows. */
+/* Newest first: if the keeper does not take all, those are the ones that matter. In as many frames
+ * as it takes; F_FLAGS says that another follows. */
 static void on_hello(struct init *in)
 {
 	auto_buf b = { 0 };
@@ -371,7 +374,8 @@ int main(int argc, char **argv)
 	sigaddset(&all, SIGCHLD);
 	in->sigchld = (struct loop_source){ .fd = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK),
 		.events = EPOLLIN, .cb = sigchld_cb };
-	in->listen = (struct loop_source){ .fd = INIT_FD_LISTEN, .events = EPOLLIN, .cb = accept_cb };
+	in->listen =
+		(struct loop_source){ .fd = INIT_FD_LISTEN, .events = EPOLLIN, .cb = accept_cb };
 	in->orphan.cb = orphan_cb;
 	in->meminfo.cb = meminfo_cb;
 	in->idle.cb = idle_cb;
@@ -379,6 +383,7 @@ int main(int argc, char **argv)
 		loop_add(in->loop, &in->listen, &err) < 0)
 		return 1;
 	if (in->orphan_ms)
-		loop_timer_set(in->loop, &in->orphan, clock_mono_ns() + (int64_t)in->orphan_ms * NS_PER_MS);
+		loop_timer_set(in->loop, &in->orphan,
+			clock_mono_ns() + (int64_t)in->orphan_ms * NS_PER_MS);
 	return loop_run(in->loop, &err) < 0;
 }

@@ -1,6 +1,6 @@
 /*
- * The last bytes of one output stream, by absolute offset. It grows as needed up to `keep`, then the
- * oldest bytes go. Readers hold offsets of their own and are told by ring_tail() what is gone.
+ * The last bytes of one output stream, by absolute offset. It grows as needed up to `keep`, then
+ * the oldest bytes go. Readers hold offsets of their own and are told by ring_tail() what is gone.
  */
 #pragma once
 

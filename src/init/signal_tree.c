@@ -2,9 +2,9 @@
  * Signals to everything below a process, found by walking /proc. Used where the host gives the box
  * no cgroup; the root is then a subreaper, so nothing it started can leave the tree while it lives.
  *
- * When a limit ends an exec, its root may go first and leave the others to init, where nothing tells
- * whose they were. So the tree is remembered before, and what is left of it is killed after. Whoever
- * was started in between is known by the session that the root had opened.
+ * When a limit ends an exec, its root may go first and leave the others to init, where nothing
+ * tells whose they were. So the tree is remembered before, and what is left of it is killed after.
+ * Whoever was started in between is known by the session that the root had opened.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -19,7 +19,8 @@
 #define TREE_MAX 32768
 #define TREE_ROUNDS 16
 #define MARKS_MAX 8192
-#define PID_LIMIT (1 << 22) /* the kernel's; root of the box may have put anything in place of /proc */
+/* the kernel's; root of the box may have put anything in place of /proc */
+#define PID_LIMIT (1 << 22)
 
 struct proc {
 	pid_t pid, ppid, session;
@@ -46,8 +47,9 @@ static bool proc_read(pid_t pid, struct proc *ret)
 		return false;
 	s = strrchr(text, ')'); /* the name before it may contain anything */
 	if (!s || sscanf(s + 1,
-			" %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-			&state, &p.ppid, &p.session, &start) != 4)
+			  " %c %d %*d %d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
+			  "%*d %llu",
+			  &state, &p.ppid, &p.session, &start) != 4)
 		return false;
 	if (p.ppid < 0 || p.ppid >= PID_LIMIT)
 		return false;

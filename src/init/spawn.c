@@ -65,7 +65,8 @@ static int child_limits(const struct launch *l)
 			return -1;
 	}
 	if (l->spec->cpu_ms && l->cgroup_fd < 0) { /* per process: the best without a cgroup */
-		struct rlimit r = { (l->spec->cpu_ms + 999) / 1000, (l->spec->cpu_ms + 999) / 1000 + 5 };
+		struct rlimit r = { (l->spec->cpu_ms + 999) / 1000,
+			(l->spec->cpu_ms + 999) / 1000 + 5 };
 
 		if (setrlimit(RLIMIT_CPU, &r) < 0)
 			return -1;
@@ -148,8 +149,9 @@ static int child_exec(struct launch *l)
 			file[n] = '/';
 			strcpy(file + n + (n > 0), name);
 			try_exec(l, file);
+			/* found, but not to be run: that is the better answer */
 			if (errno != ENOENT && errno != ENOTDIR)
-				worst = errno; /* found, but not to be run: that is the better answer */
+				worst = errno;
 		}
 		p += n;
 		if (!*p)
@@ -251,7 +253,8 @@ static int explain(const struct launch *l, struct den_err *err)
 			"cwd '%.150s': %s", l->cwd, strerror(l->sys));
 	if (!strcmp(l->step, "user"))
 		return den_fail(err, DEN_UNSUPPORTED, l->sys,
-			"user '%.60s': this box has no such id (it was made without an id range, see 'den "
+			"user '%.60s': this box has no such id (it was made without an id range, "
+			"see 'den "
 			"doctor')",
 			l->user->name);
 	if (strcmp(l->step, "exec"))

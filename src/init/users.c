@@ -45,8 +45,8 @@ static bool id_parse(const char *s, uint32_t *ret)
 	return true;
 }
 
-/* Cuts the next line off *text into fields; 0: the end. Fewer than max fields, and lines that are too
- * long, are passed over; the last field keeps what is left. */
+/* Cuts the next line off *text into fields; 0: the end. Fewer than max fields, and lines that are
+ * too long, are passed over; the last field keeps what is left. */
 static int line_next(char **text, char **field, int max)
 {
 	while (**text) {

@@ -12,6 +12,7 @@
 #include "blob.h"
 #include "clock.h"
 #include "fd.h"
+#include "gate.h"
 #include "keeper.h"
 #include "place.h"
 
@@ -134,13 +135,15 @@ static void machine_id(const struct box_id *id, char out[static 33])
 }
 
 static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, char **init_path,
-	struct den_err *err)
+	char **run_path, struct den_err *err)
 {
 	uint32_t base = STORE_ID_BASE + (uint32_t)k->row.slot * 65536U;
 
 	if (store_init_path(k->store, den_init_blob, (size_t)(den_init_blob_end - den_init_blob), den_init_hash,
-		    init_path, err) < 0 || home_open(k, err) < 0)
+		    init_path, err) < 0 || home_open(k, err) < 0 || gate_prepare(k, err) < 0)
 		return -1;
+	if (asprintf(run_path, "%s/" PLACE_BOXES "/%s/" GATE_RUN, k->store->path, k->id.s) < 0)
+		return den_fail(err, DEN_INTERNAL, ENOMEM, "path");
 	for (size_t i = 0; i < k->tmpl.n_trees; i++)
 		trees[i] = (struct plan_tree){ k->tmpl.trees[i].at,
 			(const char *const *)k->tmpl.trees[i].lowers };
@@ -149,6 +152,7 @@ static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, 
 		.n_trees = k->tmpl.n_trees, .fsfd = k->fsfd, .fs_path = k->fs_path,
 		.init_path = *init_path, .listen_fd = -1,
 		.ids = wall_ids(NULL), .id_base = base, .owners = k->tmpl.owners_path,
+		.run_path = *run_path, .trust = k->gate->terminates,
 		.host_net = !strcmp(k->row.info.spec.net, "host-test"), .cloned = on_cloned, .user = k,
 	};
 	snprintf(p->boot_id, sizeof(p->boot_id), "%s", k->row.info.boot_id);
@@ -202,6 +206,10 @@ static void runtime_cb(struct loop_timer *t)
 	struct keeper *k = CONTAINER_OF(t, struct keeper, runtime);
 	struct den_err err;
 
+	if (k->working) { /* what holds its files must not lose them */
+		loop_timer_set(k->loop, t, clock_mono_ns() + WORKING_MS * NS_PER_MS);
+		return;
+	}
 	free(k->row.info.reason);
 	k->row.info.reason = mem_strdup("max-runtime reached");
 	if (box_stop(k, EXEC_GRACE_MS, &err) < 0)
@@ -212,7 +220,10 @@ static void kill_cb(struct loop_timer *t)
 {
 	struct keeper *k = CONTAINER_OF(t, struct keeper, kill);
 
-	box_down(k, k->stopping ? NULL : "its init process stopped answering");
+	if (k->working)
+		loop_timer_set(k->loop, t, clock_mono_ns() + WORKING_MS * NS_PER_MS);
+	else
+		box_down(k, k->stopping ? NULL : "its init process stopped answering");
 }
 
 /* Watches a live init: timers and what tells of its end. */
@@ -250,19 +261,33 @@ static void set_detail(struct keeper *k)
 	k->row.info.detail = mem_strdup(buf_str(&b));
 }
 
+/* What its row says of a start, before it: so that it is written once. */
+int box_announce(struct keeper *k, struct den_err *err)
+{
+	if (new_boot_id(k, err) < 0)
+		return -1;
+	k->row.info.started_ms = clock_wall_ms();
+	k->row.info.stopped_ms = 0;
+	free(k->row.info.reason);
+	k->row.info.reason = NULL;
+	k->announced = true;
+	return 0;
+}
+
 int box_up(struct keeper *k, struct den_err *err)
 {
 	auto_free struct plan_tree *trees = NULL;
-	auto_free char *init_path = NULL;
+	auto_free char *init_path = NULL, *run_path = NULL;
 	struct plan p;
 	int r;
 
 	if (box_is_up(k))
 		return den_fail(err, DEN_CONFLICT, 0, "the box is running already");
-	if (open_template(k, err) < 0 || new_boot_id(k, err) < 0)
+	if (open_template(k, err) < 0 || (!k->announced && box_announce(k, err) < 0))
 		return -1;
+	k->announced = false;
 	trees = mem_alloc(sizeof(*trees) * (k->tmpl.n_trees + 1));
-	if (make_plan(k, &p, trees, &init_path, err) < 0)
+	if (make_plan(k, &p, trees, &init_path, &run_path, err) < 0)
 		return -1;
 	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &p.listen_fd, err) < 0)
 		return -1;
@@ -277,12 +302,9 @@ int box_up(struct keeper *k, struct den_err *err)
 	k->init_known = false;
 	k->hello_records = 0;
 	k->row.info.state = BOX_RUNNING;
-	k->row.info.started_ms = clock_wall_ms();
-	k->row.info.stopped_ms = 0;
-	free(k->row.info.reason);
-	k->row.info.reason = NULL;
 	set_detail(k);
-	if (watch_init(k, err) < 0) {
+	/* before anybody can ask it to run something: a program never sees a network that is half there */
+	if (watch_init(k, err) < 0 || gate_up(k, err) < 0) {
 		struct den_err why = *err;
 
 		box_down(k, why.msg);
@@ -305,7 +327,10 @@ static void owner_gone_cb(struct loop_timer *t)
 	struct keeper *k = CONTAINER_OF(t, struct keeper, owner_gone);
 	struct den_err err;
 
-	(void)box_delete(k, &err);
+	if (k->working)
+		k->delete_due = true;
+	else
+		(void)box_delete(k, &err);
 }
 
 /* A keeper before us died: take over what still runs, or settle what does not. */
@@ -332,6 +357,7 @@ static int adopt(struct keeper *k, struct den_err *err)
 		k->row.info.state = BOX_RUNNING;
 	if (watch_init(k, err) < 0)
 		return -1;
+	gate_adopt(k);
 	if (k->row.info.spec.flags & BOX_EPHEMERAL) { /* its owner says so in a moment, or is gone too */
 		k->owner_gone.cb = owner_gone_cb;
 		loop_timer_set(k->loop, &k->owner_gone, clock_mono_ns() + OWNER_GONE_MS * NS_PER_MS);
@@ -408,7 +434,8 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 	}
 	if (adopt(k, err) < 0)
 		return -1;
-	(void)home_sweep(k, err); /* costs space at worst */
+	if (k->row.work && home_pool(k, err) == 0 && home_make_base(k, err) == 0)
+		box_sweep_later(k);
 	box_print_load(k);
 	if (k->row.pending >= 0)
 		(void)finish_merge(k, err); /* else it could not even be deleted, to make room; the mark stays */
@@ -436,15 +463,24 @@ void answer_waiting(struct keeper *k)
 void box_down(struct keeper *k, const char *reason)
 {
 	struct den_err err;
+	bool later;
 
 	if (!box_is_up(k))
 		return;
 	loop_remove(k->loop, &k->init_pid);
 	loop_timer_clear(&k->kill);
 	loop_timer_clear(&k->runtime);
-	/* of a box that stays, acknowledged changes are on disk when its file systems are unmounted */
-	k->ops->stop(&k->wall, k->gone || ((k->row.info.spec.flags & BOX_EPHEMERAL) && !k->keep_waiting));
+	/* Of a box that stays, acknowledged changes are on disk when its file systems are unmounted. Of one
+	 * that is rolled back they are with the checkpoint of them, and unmounting can wait. */
+	later = k->keep_waiting ? k->pool && k->pool->kind == POOL_BTRFS && !k->row.info.spec.disk :
+				  k->gone || (k->row.info.spec.flags & BOX_EPHEMERAL);
+	k->ops->stop(&k->wall, later);
+	if (k->keep_waiting) {
+		fd_close(&k->old_mntns);
+		k->old_mntns = fd_take(&k->wall.mntns);
+	}
 	kexec_box_down(k);
+	gate_down(k);
 	k->init_up = false;
 	conn_close(&k->init);
 	k->ops->clean(&k->wall);
@@ -454,12 +490,14 @@ void box_down(struct keeper *k, const char *reason)
 	k->row.info.stopped_ms = clock_wall_ms();
 	if (reason && !k->row.info.reason)
 		k->row.info.reason = mem_strdup(reason);
+	if (k->keep_waiting) /* a rollback: it comes up again in a moment, and its row says that it runs */
+		return;
 	if (k->row_written && !(k->row.info.spec.flags & BOX_EPHEMERAL))
 		(void)box_save(k, &err);
 	answer_waiting(k);
-	if (k->keep_waiting) /* a rollback: it comes up again in a moment */
-		return;
-	if (k->row.info.spec.flags & BOX_EPHEMERAL)
+	if (k->row.info.spec.flags & BOX_EPHEMERAL && k->working)
+		k->delete_due = true;
+	else if (k->row.info.spec.flags & BOX_EPHEMERAL)
 		(void)box_delete(k, &err); /* does nothing when it is what called us */
 	keeper_leave_if_done(k);
 }

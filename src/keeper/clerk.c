@@ -242,6 +242,14 @@ static bool pool_alive(const char *name, void *user)
 	return box_id_parse(name, &id, NULL) == 0 && box_alive(&id, user);
 }
 
+/* While a template is being made nothing can be told to be of no use: it is looked at the next time. */
+static int gc_images(struct gc *g, struct pool *p, struct den_err *err)
+{
+	int r = image_sweep(g->s, p, g->removed, g->user, err);
+
+	return r < 0 && err->code == DEN_CONFLICT ? 0 : r;
+}
+
 struct pool_gc {
 	struct gc *g;
 	struct pool *pool;
@@ -253,7 +261,7 @@ static int pool_gc(void *arg, struct den_err *err)
 
 	if (pool_sweep(p->pool, pool_alive, p->g, tell_removed, err) < 0)
 		return -1;
-	return image_sweep(p->g->s, p->pool, p->g->removed, p->g->user, err);
+	return gc_images(p->g, p->pool, err);
 }
 
 static int gc_pool(struct gc *g, struct den_err *err)
@@ -262,7 +270,7 @@ static int gc_pool(struct gc *g, struct den_err *err)
 	int r;
 
 	if (!pool_exists(g->s->fd))
-		return image_sweep(g->s, NULL, g->removed, g->user, err);
+		return gc_images(g, NULL, err);
 	if (pool_open(g->s->fd, g->s->path, NULL, &p.pool, err) < 0)
 		return den_wrap(err, "pool");
 	r = wall_as_box_root(pool_gc, &p, err);

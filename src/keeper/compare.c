@@ -39,7 +39,7 @@ static int view_open(struct keeper *k, const struct point *at, struct view *ret,
 
 	snprintf(name, sizeof(name), "%s/c%llu", at->box, (unsigned long long)at->number);
 	top = pool_hold(k->pool, name, &hold, err); /* what it holds stays open until the job ends */
-	if (top < 0 && (err->sys != ENOENT || at->number))
+	if (top < 0 && (err->sys != ENOENT || at->number || !home_begins_bare(k, at->box)))
 		return den_wrap(err, "checkpoint %s@%llu", at->box, (unsigned long long)at->number);
 	if (top >= 0)
 		(void)fcntl(top, F_DUPFD_CLOEXEC, 3);
@@ -181,28 +181,37 @@ static int merge_sink(const void *p, size_t n, void *user, struct den_err *err)
 	return job_data(p, n, (void *)m->out, err);
 }
 
+static int merge_counts(const struct job_out *out, const struct merge_result *r, struct den_err *err)
+{
+	auto_buf rec = { 0 };
+
+	wire_put_u64(&rec, F_COUNT, r->taken);
+	wire_put_u64(&rec, F_COUNT, r->agreed);
+	wire_put_u64(&rec, F_COUNT, r->merged);
+	wire_put_u64(&rec, F_COUNT, r->kept);
+	wire_put_u64(&rec, F_COUNT, r->conflicts);
+	wire_put_u64(&rec, F_COUNT, r->lost);
+	return job_record(out, &rec, err);
+}
+
 static int merge_run(void *arg, const struct job_out *out, struct den_err *err)
 {
 	struct merging *m = arg;
 	struct merge_result r = { 0 };
-	auto_buf rec = { 0 };
 
 	m->out = out;
 	if (merge_views(&m->vb, &m->vo, &m->vt, m->rules, m->n_rules, merge_conflict, NULL, m, &r, err) < 0)
 		return -1;
-	wire_put_u64(&rec, F_COUNT, r.taken);
-	wire_put_u64(&rec, F_COUNT, r.agreed);
-	wire_put_u64(&rec, F_COUNT, r.merged);
-	wire_put_u64(&rec, F_COUNT, r.kept);
-	wire_put_u64(&rec, F_COUNT, r.conflicts);
-	if (job_record(out, &rec, err) < 0)
+	if (merge_counts(out, &r, err) < 0)
 		return -1;
 	if (r.conflicts)
 		return den_fail(err, DEN_CONFLICT, 0, "%llu paths conflict; nothing was changed",
 			(unsigned long long)r.conflicts);
 	if (!r.taken && !r.merged)
 		return 0;
-	return merge_views(&m->vb, &m->vo, &m->vt, m->rules, m->n_rules, merge_conflict, merge_sink, m, &r, err);
+	if (merge_views(&m->vb, &m->vo, &m->vt, m->rules, m->n_rules, merge_conflict, merge_sink, m, &r, err) < 0)
+		return -1;
+	return r.lost ? merge_counts(out, &r, err) : 0; /* that is known only now */
 }
 
 static int merge_rules(const struct wire_frame *f, struct merging *m, struct den_err *err)
@@ -344,30 +353,40 @@ static int merge_give_up(struct keeper *k, bool touched, struct den_err *err)
 
 static int merge_done(struct keeper *k, enum merge_end how, uint64_t *ret, struct den_err *err)
 {
-	uint64_t fallback = (uint64_t)k->row.pending;
 	auto_buf message = { 0 };
 
 	k->merging = false;
 	if (how != MERGE_END_DONE)
 		return merge_give_up(k, how != MERGE_END_UNTOUCHED, err);
 	buf_addf(&message, "merge of %s", k->merge_from);
-	k->row.pending = -1; /* goes in the same transaction */
-	if (box_checkpoint(k, CKPT_MERGE, buf_str(&message), k->merge_from, ret, err) == 0)
-		return 0;
-	k->row.pending = (int64_t)fallback;
-	return -1;
+	/* the mark goes in the same transaction */
+	return box_checkpoint(k, CKPT_MERGE, buf_str(&message), k->merge_from, ret, err);
 }
 
-void merge_client_gone(struct client *c)
+void merge_lost(struct keeper *k)
 {
 	struct den_err err;
 	uint64_t number;
 
-	if (!c->merging || !c->k->merging)
+	if (!k->merging || k->gone)
+		return;
+	(void)merge_done(k, MERGE_END_BROKEN, &number, &err);
+	back_down(k);
+}
+
+void merge_client_gone(struct client *c)
+{
+	struct keeper *k = c->k;
+
+	if (!c->merging || !k->merging)
 		return;
 	c->merging = false;
-	(void)merge_done(c->k, MERGE_END_BROKEN, &number, &err);
-	back_down(c->k);
+	if (k->working || k->pool->kind == POOL_PLAIN) {
+		k->merge_lost = true;
+		work_due(k);
+	} else {
+		merge_lost(k);
+	}
 }
 
 int req_merge_end(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)

@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "gate.h"
 #include "keeper.h"
 #include "strv.h"
 
@@ -44,8 +45,8 @@ static int check_spec(struct box_spec *s, struct den_err *err)
 		s->pids = PIDS_DEFAULT;
 		s->flags |= BOX_PIDS_DEFAULT;
 	}
-	if (strcmp(s->net, "none") && !(test && !strcmp(s->net, "host-test")))
-		return den_fail(err, DEN_UNSUPPORTED, 0, "--net=%s: this version has only --net=none", s->net);
+	if (strcmp(s->net, "none") && strcmp(s->net, "policy") && !(test && !strcmp(s->net, "host-test")))
+		return den_fail(err, DEN_UNSUPPORTED, 0, "net '%.40s' is not known: none, or a policy", s->net);
 	if (check_text("hostname", s->hostname, " \t\n/", err) < 0)
 		return -1;
 	if (s->cwd && s->cwd[0] != '/')
@@ -124,7 +125,7 @@ static int create_row(struct keeper *k, struct den_err *err)
 	if (k->row.work && !fork && k->tmpl.owners_path && wall_ids(NULL) == IDS_SHIFTED &&
 		home_snapshot(k, work, NULL, name, true, err) < 0)
 		return -1;
-	if (!k->row.work || faccessat(k->pool->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+	if (!k->row.work || (!k->base_due && faccessat(k->pool->fd, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0))
 		return box_save(k, err);
 	if (history_add(k->store, &k->row, &c, err) < 0)
 		return -1;
@@ -151,8 +152,9 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		return -1;
 	if (box_up(k, err) < 0)
 		return -1;
-	box_print_now(k); /* what nobody changed is not a turn's doing */
-	if ((s->flags & BOX_EPHEMERAL) && !s->name) {
+	k->print_due = k->row.work; /* what nobody changed is not a turn's doing */
+	box_settle_later(k);
+	if ((s->flags & BOX_EPHEMERAL) && !s->name && !k->row.work) {
 		/* Nobody can know of it yet, nothing durable was promised, and a row costs more than
 		 * such a box's whole life. */
 		k->late_row.cb = late_row_cb;
@@ -187,6 +189,9 @@ static int fork_spec(struct keeper *k, struct den_err *err)
 	}
 	free(got.name);
 	got.name = mem_take(&s->name);
+	got.flags = (got.flags & ~(uint64_t)BOX_EPHEMERAL) | (s->flags & BOX_EPHEMERAL); /* its own matter */
+	for (size_t i = 0; got.publish && got.publish[i]; i++)
+		got.publish[i][strcspn(got.publish[i], "=")] = '\0'; /* outside it gets a port of its own */
 	free(got.from);
 	got.from = mem_take(&s->from);
 	box_spec_free(s);
@@ -204,6 +209,7 @@ static int fork_spec(struct keeper *k, struct den_err *err)
 int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err)
 {
 	struct box_spec *s = &k->row.info.spec;
+	int r;
 
 	if (k->has_box)
 		return den_fail(err, DEN_CONFLICT, 0, "this keeper has a box already");
@@ -211,8 +217,9 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 		return -1;
 	k->row.slot = UINT64_MAX;
 	k->row.pending = -1;
-	if ((s->from && fork_spec(k, err) < 0) || check_spec(s, err) < 0)
+	if ((s->from && fork_spec(k, err) < 0) || check_spec(s, err) < 0 || policy_settle(k->store, s, err) < 0)
 		return -1;
+	k->row.info.generation = s->policy || s->policy_name;
 	k->ops = wall_find(s->wall, err);
 	if (!k->ops || box_id_make(&k->id, err) < 0)
 		return -1;
@@ -220,7 +227,10 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 	k->row.info.state = BOX_CREATING;
 	k->row.info.created_ms = clock_wall_ms();
 	k->has_box = true;
-	if (create_claimed(k, owner, err) < 0) {
+	store_hold(k->store); /* one connection to the database for all of it */
+	r = create_claimed(k, owner, err);
+	store_let_go(k->store);
+	if (r < 0) {
 		struct den_err why = *err;
 
 		undo_create(k);

@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "gate.h"
 #include "keeper.h"
 #include "strv.h"
 
@@ -174,8 +175,10 @@ static int check_exec(struct keeper *k, struct client *c, uint32_t chan, struct 
 static void complete_exec(struct keeper *k, struct exec_spec *s)
 {
 	const struct box_spec *box = &k->row.info.spec;
-	char **env = strv_copy((const char *const *)box->env);
+	char **env = k->gate && !(s->flags & EXEC_BUILTIN) ? strv_copy((const char *const *)k->gate->env) : NULL;
 
+	for (size_t i = 0; box->env && box->env[i]; i++)
+		strv_env_put(&env, box->env[i]);
 	for (size_t i = 0; s->env && s->env[i]; i++)
 		strv_env_put(&env, s->env[i]);
 	strv_free(s->env);
@@ -298,6 +301,7 @@ void kexec_request(struct client *c, const struct wire_frame *f)
 		exec_spec_free(&s);
 		return;
 	}
+	home_room(k);
 	complete_exec(k, &s);
 	exec_spec_put(&b, &s);
 	if (b.len > WIRE_MAX_PAYLOAD - 64) { /* the box's own environment counts, too */
@@ -428,6 +432,20 @@ void kexec_relay(struct client *c, const struct wire_frame *f)
 
 /* ---- from init ---- */
 
+/* Its client is gone. */
+static void chan_leave(struct keeper *k, struct chan *ch)
+{
+	if (ch->kill_on_close)
+		/* a file operation tidies up and ends; the signal is there before the end of its input */
+		kexec_kill(ch->x, ch->x->info.flags & EXEC_BUILTIN ? SIGTERM : SIGHUP, EXEC_BY_ITSELF);
+	ch->client = NULL;
+	if (!ch->started && k->init_up)
+		return; /* nobody may have been there to get that: again when init says that it runs */
+	if (k->init_up)
+		conn_send(&k->init, WM_DETACH, ch->ours, NULL, 0);
+	chan_free(ch);
+}
+
 static void on_started(struct keeper *k, struct chan *ch, const struct wire_frame *f)
 {
 	struct wire_reader rd = wire_reader(f->p, f->len);
@@ -440,17 +458,21 @@ static void on_started(struct keeper *k, struct chan *ch, const struct wire_fram
 	if (!ch->x->info.pid)
 		ch->x->info.pid = pid;
 	ch->started = true;
+	if (!ch->client) {
+		chan_leave(k, ch);
+		return;
+	}
 	conn_send(&ch->client->conn, WM_STARTED, ch->theirs, f->p, f->len);
 	if (ch->detach)
 		chan_free(ch);
-	(void)k;
 }
 
 static void on_failed(struct keeper *k, struct chan *ch, const struct wire_frame *f)
 {
 	struct kexec *x = ch->x;
 
-	conn_send(&ch->client->conn, WM_FAIL, ch->theirs, f->p, f->len);
+	if (ch->client)
+		conn_send(&ch->client->conn, WM_FAIL, ch->theirs, f->p, f->len);
 	chan_free(ch);
 	if (x->info.pid || kexec_has_chan(k, x))
 		return; /* an attachment failed, not the exec */
@@ -550,7 +572,7 @@ void kexec_from_init(struct keeper *k, const struct wire_frame *f)
 		return;
 	}
 	ch = chan_by_ours(k, f->chan);
-	if (!ch)
+	if (!ch || (!ch->client && f->type != WM_STARTED && f->type != WM_FAIL && f->type != WM_EXIT))
 		return;
 	switch (f->type) {
 	case WM_STARTED:
@@ -596,14 +618,8 @@ void kexec_client_gone(struct client *c)
 	list_for_each_safe(l, next, &k->chans) {
 		struct chan *ch = CONTAINER_OF(l, struct chan, link);
 
-		if (ch->client != c)
-			continue;
-		if (ch->kill_on_close)
-			/* a file operation tidies up and ends; the signal is there before the end of its input */
-			kexec_kill(ch->x, ch->x->info.flags & EXEC_BUILTIN ? SIGTERM : SIGHUP, EXEC_BY_ITSELF);
-		if (k->init_up)
-			conn_send(&k->init, WM_DETACH, ch->ours, NULL, 0);
-		chan_free(ch);
+		if (ch->client == c)
+			chan_leave(k, ch);
 	}
 	kexec_thin(k);
 }

@@ -33,10 +33,22 @@
 #define TURN_SLOW_MS 1000
 #define TURN_SHARE 20
 #define SWEEP_MS 5
+#define PRINT_SKIPS 32 /* looks that are spared when there were too many entries at the last one */
 
-static unsigned print_max(const struct keeper *k)
+/* As home_fingerprint(). */
+static int look(struct keeper *k, uint64_t *print, struct den_err *err)
 {
-	return k->pool && k->pool->kind == POOL_PLAIN ? PRINT_MAX_PLAIN : PRINT_MAX_BTRFS;
+	bool plain = k->pool && k->pool->kind == POOL_PLAIN;
+	int r;
+
+	if (!plain && k->print_skips) {
+		k->print_skips--;
+		k->print_bytes = 0;
+		return 0;
+	}
+	r = home_fingerprint(k, plain ? PRINT_MAX_PLAIN : PRINT_MAX_BTRFS, print, err);
+	k->print_skips = r == 0 ? PRINT_SKIPS : 0;
+	return r;
 }
 
 static int need_history(const struct keeper *k, struct den_err *err)
@@ -100,7 +112,7 @@ void box_print_now(struct keeper *k)
 {
 	uint64_t print = 0;
 	struct den_err ignored;
-	int r = k->row.work ? home_fingerprint(k, print_max(k), &print, &ignored) : 0;
+	int r = k->row.work ? look(k, &print, &ignored) : 0;
 
 	if (k->row.work)
 		print_set(k, print, r > 0);
@@ -140,7 +152,7 @@ static int snapshot(struct keeper *k, uint64_t number, uint64_t *print, bool *kn
 		(void)k->ops->settle(&k->wall, k->fsfd, SETTLE_GO, &ignored);
 	}
 	if (r == 0 && k->row.info.spec.disk)
-		*known = (held || !box_is_up(k)) && home_fingerprint(k, print_max(k), print, &ignored) > 0;
+		*known = (held || !box_is_up(k)) && look(k, print, &ignored) > 0;
 	if (held)
 		(void)k->ops->freeze(&k->wall, false, &ignored);
 	return r < 0 ? den_wrap(err, "checkpoint") : 0;
@@ -153,13 +165,17 @@ static int record(struct keeper *k, uint64_t number, enum ckpt_kind kind, const 
 	struct ckpt c = { .number = number, .parent = (int64_t)k->row.head, .created_ms = clock_wall_ms(),
 		.turn = k->row.turn, .size = k->print_bytes, .kind = kind, .message = (char *)message, .origin = (char *)origin };
 	uint64_t head = k->row.head, next = k->row.next;
+	int64_t pending = k->row.pending;
 
 	k->row.head = number;
 	k->row.next = number + 1;
+	if (kind == CKPT_MERGE)
+		k->row.pending = -1;
 	if (history_add(k->store, &k->row, &c, err) == 0)
 		return 0;
 	k->row.head = head;
 	k->row.next = next;
+	k->row.pending = pending;
 	return -1;
 }
 
@@ -173,7 +189,7 @@ int box_checkpoint(struct keeper *k, enum ckpt_kind kind, const char *message, c
 
 	if (need_history(k, err) < 0 || home_open(k, err) < 0)
 		return -1;
-	known = home_fingerprint(k, print_max(k), &print, &ignored) > 0;
+	known = look(k, &print, &ignored) > 0;
 	if (snapshot(k, number, &print, &known, err) < 0)
 		return -1;
 	if (record(k, number, kind, message, origin, err) < 0) {
@@ -193,7 +209,7 @@ static int is_changed(struct keeper *k, uint64_t *print, bool *known, struct den
 
 	if (home_open(k, err) < 0)
 		return -1;
-	r = home_fingerprint(k, print_max(k), print, err);
+	r = look(k, print, err);
 	if (r < 0)
 		return -1;
 	*known = r > 0;
@@ -257,7 +273,7 @@ static bool too_soon(struct keeper *k)
 	return true;
 }
 
-static void turn_end(struct keeper *k)
+void box_turn_end(struct keeper *k)
 {
 	auto_buf message = { 0 };
 	struct den_err err;
@@ -278,7 +294,10 @@ static void turn_end(struct keeper *k)
 
 static void turn_later_cb(struct loop_timer *t)
 {
-	turn_end(CONTAINER_OF(t, struct keeper, turn_later));
+	struct keeper *k = CONTAINER_OF(t, struct keeper, turn_later);
+
+	k->turn_due = true;
+	work_run(k);
 }
 
 static void turn_end_cb(struct loop_deferred *d)
@@ -287,8 +306,10 @@ static void turn_end_cb(struct loop_deferred *d)
 
 	k->turn_open = false;
 	k->turn_later.cb = turn_later_cb;
-	if (k->gone || !too_soon(k))
-		turn_end(k);
+	if (k->gone || !too_soon(k)) {
+		k->turn_due = true;
+		work_run(k);
+	}
 }
 
 void box_turn(struct keeper *k, const struct exec_info *x)
@@ -320,7 +341,7 @@ static int look_at(struct keeper *k, struct den_err *err)
 {
 	if (k->turn_later.when && !k->merging) {
 		loop_timer_clear(&k->turn_later);
-		turn_end(k);
+		box_turn_end(k);
 	}
 	return need_history(k, err);
 }
@@ -330,14 +351,47 @@ static int look_at(struct keeper *k, struct den_err *err)
 static void sweep_cb(struct loop_timer *t)
 {
 	struct keeper *k = CONTAINER_OF(t, struct keeper, sweep);
-	struct den_err ignored;
 
-	if (!k->gone)
-		(void)home_sweep(k, &ignored);
+	k->sweep_due = true;
+	work_run(k);
 }
 
-static int switch_to(struct keeper *k, uint64_t number, struct den_err *err)
+void box_sweep_later(struct keeper *k)
 {
+	k->sweep.cb = sweep_cb;
+	loop_timer_set(k->loop, &k->sweep, clock_mono_ns() + SWEEP_MS * NS_PER_MS);
+}
+
+/* ---- after an answer ---- */
+
+void box_settle(struct keeper *k)
+{
+	struct den_err ignored;
+
+	if (k->gone || !k->has_box)
+		return;
+	if (k->base_due && home_make_base(k, &ignored) == 0) /* else it is tried again */
+		k->base_due = false;
+	if (k->print_due && home_open(k, &ignored) == 0)
+		box_print_now(k);
+	k->print_due = false;
+}
+
+static void settle_cb(struct loop_deferred *d)
+{
+	box_settle(CONTAINER_OF(d, struct keeper, settle));
+}
+
+void box_settle_later(struct keeper *k)
+{
+	k->settle.cb = settle_cb;
+	loop_defer(k->loop, &k->settle);
+}
+
+/* With `again` the row says what the start that follows makes true. */
+static int switch_to(struct keeper *k, uint64_t number, bool again, struct den_err *err)
+{
+	enum box_state state = k->row.info.state;
 	uint64_t old_work = k->row.work, old_head = k->row.head;
 	int64_t old_pending = k->row.pending;
 	char from[64], to[64];
@@ -347,16 +401,19 @@ static int switch_to(struct keeper *k, uint64_t number, struct den_err *err)
 	home_name(k, 'c', number, from);
 	home_name(k, 'w', old_work + 1, to);
 	(void)home_discard(k, to, &ignored); /* of a keeper that died in the middle */
-	if (number == 0 && faccessat(k->pool->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+	if (number == 0 && !k->row.info.spec.from && faccessat(k->pool->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		r = home_make_empty(k, old_work + 1, err);
 	else
 		r = home_snapshot(k, from, NULL, to, false, err);
-	if (r < 0)
+	if (r < 0 || (again && box_announce(k, err) < 0))
 		return den_wrap(err, "roll back to %llu", (unsigned long long)number);
 	k->row.work = old_work + 1;
 	k->row.head = number;
 	k->row.pending = -1;
-	if (store_put(k->store, &k->row, err) < 0) { /* the moment it happens */
+	k->row.info.state = again ? BOX_RUNNING : state;
+	r = store_put(k->store, &k->row, err); /* the moment it happens */
+	k->row.info.state = state;
+	if (r < 0) {
 		k->row.work = old_work;
 		k->row.head = old_head;
 		k->row.pending = old_pending;
@@ -366,18 +423,17 @@ static int switch_to(struct keeper *k, uint64_t number, struct den_err *err)
 	home_close(k);
 	k->print_known = false;
 	/* what it wrote to before is taken apart when the box runs again and whoever waits has been told */
-	k->sweep.cb = sweep_cb;
-	loop_timer_set(k->loop, &k->sweep, clock_mono_ns() + SWEEP_MS * NS_PER_MS);
+	box_sweep_later(k);
 	return 0;
 }
 
-/* The present is what head is, but for what a start makes: that is no change of anybody's. */
-static void know_present(struct keeper *k)
+/* What could not be started again is stopped, and its row says so. */
+static void stays_down(struct keeper *k)
 {
 	struct den_err ignored;
 
-	if (home_open(k, &ignored) == 0)
-		box_print_now(k);
+	(void)box_save(k, &ignored);
+	answer_waiting(k);
 }
 
 int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t *ret_before, struct den_err *err)
@@ -395,22 +451,27 @@ int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t 
 	}
 	snprintf(message, sizeof(message), "before the rollback to %llu", (unsigned long long)number);
 	if ((keep_present && box_checkpoint_if_changed(k, CKPT_ROLLBACK, message, &before, err) < 0) ||
-		switch_to(k, number, err) < 0) {
+		switch_to(k, number, was_up, err) < 0) {
 		struct den_err why;
 
 		if (was_up && box_up(k, &why) == 0)
 			(void)box_save(k, &why);
-		else
-			answer_waiting(k);
+		else if (was_up)
+			stays_down(k);
 		return -1;
 	}
 	*ret_before = before;
 	if (was_up && box_up(k, err) < 0) {
-		answer_waiting(k);
+		stays_down(k);
 		return den_wrap(err, "rolled back, but not started again");
 	}
-	know_present(k);
-	return was_up ? box_save(k, err) : 0;
+	/* the present is what head is, but for what a start makes: that is no change of anybody's */
+	k->print_due = true;
+	if (k->pool->kind == POOL_PLAIN)
+		box_settle(k);
+	else
+		box_settle_later(k);
+	return 0;
 }
 
 /* ---- requests ---- */
@@ -556,6 +617,17 @@ static int undo_target(struct keeper *k, uint64_t turns, uint64_t *ret, struct d
 	return box_resolve(k, ref, ret, err);
 }
 
+/* One connection to the database for all of it. */
+static int rollback_held(struct keeper *k, uint64_t number, uint64_t *before, struct den_err *err)
+{
+	int r;
+
+	store_hold(k->store);
+	r = box_rollback(k, number, true, before, err);
+	store_let_go(k->store);
+	return r;
+}
+
 int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	uint64_t turns = field_u64(f, F_COUNT, 0), number, before;
@@ -567,7 +639,7 @@ int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, 
 		return den_fail(err, DEN_CONFLICT, 0, "a merge into this box is under way");
 	if ((turns ? undo_target(c->k, turns, &number, err) : box_resolve(c->k, ref, &number, err)) < 0)
 		return -1;
-	if (box_rollback(c->k, number, true, &before, err) < 0)
+	if (rollback_held(c->k, number, &before, err) < 0)
 		return -1;
 	wire_put_u64(out, F_NUMBER, before);
 	wire_put_u64(out, F_HEAD, number);

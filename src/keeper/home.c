@@ -16,10 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "fd.h"
 #include "history.h"
 #include "keeper.h"
 #include "place.h"
+
+#define PRINT_AT_ONCE 500
 
 /* ---- pool calls, by one who may touch all files of boxes ---- */
 
@@ -59,14 +62,14 @@ int home_snapshot(struct keeper *k, const char *from, const char *like, const ch
 {
 	struct pool_call c = { .pool = k->pool, .name = from, .like = like, .to = to, .readonly = readonly };
 
-	return wall_as_box_root(call_snapshot, &c, err);
+	return work_do(k, call_snapshot, &c, err);
 }
 
 int home_discard(struct keeper *k, const char *name, struct den_err *err)
 {
 	struct pool_call c = { .pool = k->pool, .name = name };
 
-	return wall_as_box_root(call_remove, &c, err);
+	return work_do(k, call_remove, &c, err);
 }
 
 int home_fingerprint(struct keeper *k, unsigned max, uint64_t *ret, struct den_err *err)
@@ -83,11 +86,16 @@ int home_fingerprint(struct keeper *k, unsigned max, uint64_t *ret, struct den_e
 		return -1;
 	}
 	home_name(k, 'w', k->row.work, name);
-	*c = (struct pool_call){ .pool = k->pool, .name = name, .max = max };
+	*c = (struct pool_call){ .pool = k->pool, .name = name, .max = MIN(max, PRINT_AT_ONCE) };
+	/* of few files it is told sooner than another process could begin to */
 	r = wall_as_box_root(call_print, c, err) < 0 ? -1 : c->result;
+	if (r == 0 && max > PRINT_AT_ONCE) {
+		c->max = max;
+		r = work_do(k, call_print, c, err) < 0 ? -1 : c->result;
+	}
 	if (r == 2) { /* old kernels: look again when a change would show */
 		nanosleep(&(struct timespec){ .tv_nsec = (POOL_RACY_MS + 5) * 1000000L }, NULL);
-		r = wall_as_box_root(call_print, c, err) < 0 ? -1 : c->result == 1;
+		r = work_do(k, call_print, c, err) < 0 ? -1 : c->result == 1;
 	}
 	if (r > 0)
 		*ret = c->value;
@@ -103,11 +111,29 @@ void home_name(const struct keeper *k, char what, uint64_t number, char out[stat
 	snprintf(out, 64, "%s/%c%llu", k->id.s, what, (unsigned long long)number);
 }
 
+static void room_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, room);
+
+	if (box_is_up(k))
+		home_room(k);
+}
+
+void home_room(struct keeper *k)
+{
+	if (!k->pool || !k->pool->image || !k->row.work || k->gone)
+		return;
+	k->room.cb = room_cb;
+	loop_timer_set(k->loop, &k->room, clock_mono_ns() + pool_room(k->pool) * NS_PER_MS);
+}
+
 int home_pool(struct keeper *k, struct den_err *err)
 {
-	if (k->pool)
-		return 0;
-	return pool_open(k->store->fd, k->store->path, NULL, &k->pool, err);
+	if (!k->pool && pool_open(k->store->fd, k->store->path, NULL, &k->pool, err) < 0)
+		return -1;
+	if (!k->room.when)
+		home_room(k);
+	return 0;
 }
 
 static int make_tree_dirs(int fd, size_t n_trees, struct den_err *err)
@@ -149,13 +175,25 @@ void home_close(struct keeper *k)
 	k->fs_path = NULL;
 }
 
-/* Of a box that was never changed, what lies in its layer may not have reached the disk: make it again. */
+/* Of a box that was never changed, what lies in its layer may not have reached the disk: make it again, as
+ * its number 0 is where it has one. */
+static int make_again(struct keeper *k, const char *name, struct den_err *err)
+{
+	char base[64];
+
+	home_name(k, 'c', 0, base);
+	k->print_due = true; /* what was remembered of the lost ones tells nothing of these */
+	if (faccessat(k->pool->fd, base, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return home_snapshot(k, base, NULL, name, false, err);
+	return k->row.info.spec.from ? den_fail(err, DEN_NOT_FOUND, ENOENT, "its files are gone") :
+				       home_make_empty(k, k->row.work, err);
+}
+
 static int open_work(struct keeper *k, const char *name, struct den_err *err)
 {
 	int fd = openat(k->pool->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (fd < 0 && errno == ENOENT && !k->row.head && !k->row.info.spec.from &&
-		home_make_empty(k, k->row.work, err) == 0)
+	if (fd < 0 && errno == ENOENT && !k->row.head && make_again(k, name, err) == 0)
 		fd = openat(k->pool->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd >= 0 && faccessat(fd, "u0", F_OK, AT_SYMLINK_NOFOLLOW) < 0 && !k->row.info.spec.disk &&
 		make_tree_dirs(fd, k->tmpl.n_trees, err) < 0)
@@ -186,24 +224,85 @@ int home_open(struct keeper *k, struct den_err *err)
 	return 0;
 }
 
-/* A fork begins as a copy of a checkpoint of another box, and has that as its own number 0. */
+bool home_begins_bare(struct keeper *k, const char *box)
+{
+	struct box_row row = { 0 };
+	struct den_err ignored;
+	struct box_id id;
+	bool bare;
+
+	if (box_id_parse(box, &id, &ignored) < 0 || store_get(k->store, &id, &row, &ignored) < 0)
+		return true; /* nobody's any more: nothing can be told of it */
+	bare = !row.info.spec.from;
+	box_row_free(&row);
+	return bare;
+}
+
+/* "ID@N" as a name in the pool. Who asks for it knows that it is one. */
+static void origin_name(const struct keeper *k, char box[static 32], char name[static 64])
+{
+	const char *from = k->row.info.spec.from, *at = strchr(from, '@');
+
+	snprintf(box, 32, "%.*s", (int)(at - from), from);
+	snprintf(name, 64, "%s/c%s", box, at + 1);
+}
+
+/*
+ * A fork begins as a copy of a checkpoint of another box, and has that as its own number 0. Where copies
+ * cost nothing, that one is made when whoever asked has his answer, before anything else is done with the
+ * box; a keeper that dies in between leaves it to the next one (home_make_base()).
+ */
 static int make_fork(struct keeper *k, struct den_err *err)
 {
-	char from[128], c0[64], w1[64];
+	char box[32], from[64], c0[64], w1[64];
 	const char *at = strchr(k->row.info.spec.from, '@');
 
 	home_name(k, 'c', 0, c0);
 	home_name(k, 'w', 1, w1);
-	snprintf(from, sizeof(from), "%.*s/c%s", (int)(at - k->row.info.spec.from), k->row.info.spec.from, at + 1);
+	origin_name(k, box, from);
 	if (faccessat(k->pool->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
-		if (strcmp(at + 1, "0"))
+		if (strcmp(at + 1, "0") || !home_begins_bare(k, box))
 			return den_fail(err, DEN_NOT_FOUND, 0, "checkpoint %s is gone", k->row.info.spec.from);
 		/* its beginning: the template alone. It is kept all the same, for it says where it came from */
 		return home_make_empty(k, 1, err) < 0 ? -1 : home_snapshot(k, w1, w1, c0, true, err);
 	}
-	if (home_snapshot(k, from, from, c0, true, err) < 0 || home_snapshot(k, c0, c0, w1, false, err) < 0)
+	k->base_due = k->pool->kind == POOL_BTRFS;
+	if ((!k->base_due && home_snapshot(k, from, from, c0, true, err) < 0) ||
+		home_snapshot(k, k->base_due ? from : c0, k->base_due ? NULL : c0, w1, false, err) < 0)
 		return den_wrap(err, "copy checkpoint %s", k->row.info.spec.from);
 	return 0;
+}
+
+static bool has_row(struct keeper *k, uint64_t number)
+{
+	struct ckpt *all = NULL;
+	struct den_err ignored;
+	size_t n = 0;
+	bool found;
+
+	if (history_list(k->store, &k->id, &all, &n, &ignored) < 0)
+		return false;
+	found = history_find(all, n, number);
+	ckpts_free(all, n);
+	return found;
+}
+
+int home_make_base(struct keeper *k, struct den_err *err)
+{
+	char box[32], from[64], c0[64], w1[64];
+
+	home_name(k, 'c', 0, c0);
+	if (!k->row.info.spec.from || faccessat(k->pool->fd, c0, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+		(!k->base_due && !has_row(k, 0)))
+		return 0;
+	origin_name(k, box, from);
+	home_name(k, 'w', 1, w1);
+	if (faccessat(k->pool->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+		return home_snapshot(k, from, NULL, c0, true, err);
+	/* the other box went this very moment; nothing was done in this one yet but to start it */
+	if (k->row.work == 1 && !k->row.head && !k->row.turn)
+		return home_snapshot(k, w1, NULL, c0, true, err);
+	return den_fail(err, DEN_NOT_FOUND, 0, "checkpoint %s is gone", k->row.info.spec.from);
 }
 
 int home_make(struct keeper *k, struct den_err *err)

@@ -10,9 +10,12 @@
 
 #include <errno.h>
 #include <linux/capability.h>
+#include <linux/sockios.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -23,6 +26,7 @@
 #include "fd.h"
 
 #define JOBS_MAX 8
+#define READER_GONE_MS 30000
 
 struct job {
 	struct list link;
@@ -36,12 +40,47 @@ struct job {
 
 /* ---- in the job ---- */
 
+/* Waits until the socket takes more. Its reader may be slow, but must read: there are few jobs to be had,
+ * and nobody else would end this one. */
+static int await_reader(int out, struct den_err *err)
+{
+	struct pollfd p = { .fd = out, .events = POLLOUT };
+	int before = 0, now = 0, r;
+
+	do {
+		(void)ioctl(out, SIOCOUTQ, &before);
+		r = poll(&p, 1, READER_GONE_MS);
+		(void)ioctl(out, SIOCOUTQ, &now); /* room enough to be told of is more than a byte */
+	} while ((r < 0 && errno == EINTR) || (r == 0 && now < before));
+	if (r < 0)
+		return den_fail_sys(err, errno, "wait for the reader");
+	return r > 0 ? 0 : den_fail(err, DEN_TIMEOUT, 0, "nobody read the answer for %d s", READER_GONE_MS / 1000);
+}
+
+static int send_all(int out, const char *p, size_t n, struct den_err *err)
+{
+	while (n) {
+		ssize_t r = send(out, p, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (r >= 0) {
+			p += r;
+			n -= (size_t)r;
+		} else if (errno == EAGAIN) {
+			if (await_reader(out, err) < 0)
+				return -1;
+		} else if (errno != EINTR) {
+			return den_fail_sys(err, errno, "send");
+		}
+	}
+	return 0;
+}
+
 static int job_frame(int out, uint8_t type, const void *p, size_t n, struct den_err *err)
 {
 	auto_buf b = { 0 };
 
 	wire_frame_put(&b, type, 0, p, (uint32_t)n);
-	return fd_write_all(out, b.p, b.len, err);
+	return send_all(out, b.p, b.len, err);
 }
 
 int job_data(const void *p, size_t n, void *user, struct den_err *err)
@@ -108,7 +147,8 @@ static void job_child(const struct job_spec *spec, int out)
 	bad = wall_as_box_root(job_body, &r, &err) < 0;
 	if (bad)
 		wire_put_err(&b, &err);
-	if (bad || !spec->quiet)
+	/* who did not read so far does not read this either */
+	if ((bad || !spec->quiet) && err.code != DEN_TIMEOUT)
 		(void)job_frame(out, bad ? WM_FAIL : WM_OK, b.p, b.len, &err);
 	_exit(bad ? 1 : 0);
 }
@@ -150,6 +190,7 @@ int job_start(struct keeper *k, const struct job_spec *spec, int out, job_done d
 		n++;
 	if (n >= JOBS_MAX)
 		return den_fail(err, DEN_LIMIT, 0, "%d such requests are under way for this box already", JOBS_MAX);
+	store_let_go(k->store); /* it may open it */
 	pid = fork();
 	if (pid == 0)
 		job_child(spec, out);
@@ -175,7 +216,10 @@ int job_start(struct keeper *k, const struct job_spec *spec, int out, job_done d
 
 int job_stream(struct client *c, int *ret, struct den_err *err)
 {
-	if (conn_take_fds(&c->conn, ret, 1) < 0)
+	socklen_t len = sizeof(int);
+	int type;
+
+	if (conn_take_fds(&c->conn, ret, 1) < 0 || getsockopt(*ret, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
 		return den_fail(err, DEN_INVALID, 0, "the request needs a socket for its answer");
 	/* the other end may be anything: blocking writes to it happen in the job, never here */
 	return 0;

@@ -36,7 +36,7 @@ struct kexec {
 /* A client's channel, and the channel to init that carries it. */
 struct chan {
 	struct list link; /* in keeper.chans */
-	struct client *client;
+	struct client *client; /* NULL: gone before init said that it runs, or does not */
 	uint32_t theirs, ours;
 	struct kexec *x;
 	bool kill_on_close, detach, started;
@@ -53,6 +53,9 @@ struct client {
 	bool merging;	/* it is applying a merge: if it goes, that is undone */
 	bool wait_down; /* a STOP, DELETE or WAIT is unanswered */
 	uint8_t wait_type;
+	unsigned n_waiting; /* frames that work.c holds back, with the one it has just come to */
+	size_t waiting_bytes;
+	bool left; /* freed when the last of them is done */
 };
 
 struct keeper {
@@ -86,14 +89,26 @@ struct keeper {
 	struct loop_deferred turn_end;
 	struct loop_timer turn_later; /* armed: the turns since share a checkpoint */
 	struct loop_timer sweep;
+	struct loop_deferred settle; /* what may be done after an answer, but before anything else */
+	bool base_due;		     /* of that: a fork's number 0 is to be made */
+	bool print_due;		     /* of that: the present is head, and is to be remembered as such */
+	int old_mntns;		     /* of that: of the box before a rollback; -1: none */
+	unsigned print_skips;	     /* looks still to be spared: there were too many files the last time */
+	struct loop_timer room; /* armed while boxes write to an image: is there room below it? */
 	int64_t turn_at, turn_cost;   /* when the last one was made, and how long it took; ns */
 	struct list jobs;
+	/* work.c */
+	struct list waiting;
+	struct loop_deferred work;
+	bool working, turn_due, sweep_due, merge_lost, delete_due, leave_due;
+	struct kgate *gate; /* gate.h; NULL: not looked at so far */
 	const struct wall_ops *ops;
 	struct wall_box wall;
 	bool row_written;
 	uint32_t next_chan, next_exec;
 	struct loop_timer runtime, late_row, kill, owner_gone, leave, idle, relisten;
 	bool stopping;
+	bool announced; /* box_announce() was called for the next start */
 	bool in_trash; /* its files are still to be freed */
 	bool gone; /* deleted: answer nothing more, leave when all is sent */
 };
@@ -103,10 +118,19 @@ struct keeper {
 uint64_t field_u64(const struct wire_frame *f, uint16_t tag, uint64_t otherwise);
 int field_str(const struct wire_frame *f, uint16_t tag, size_t max, char **ret, struct den_err *err);
 void client_drop(struct client *c);
+void client_free(struct client *c);
+void client_handle(struct client *c, const struct wire_frame *f);
 void keeper_leave_if_done(struct keeper *k);
+
+/* work.c. Does work on the box's files; while it takes its time others are served, if work_run() is above. */
+int work_do(struct keeper *k, int (*fn)(void *arg, struct den_err *err), void *arg, struct den_err *err);
+void work_run(struct keeper *k); /* all that is due and in line; not from inside a batch of the loop */
+void work_due(struct keeper *k); /* the same, at its end */
+bool work_waits(struct client *c, const struct wire_frame *f); /* true: it was put in line, or dropped */
 
 /* box.c */
 int box_open(struct keeper *k, const struct box_id *id, struct den_err *err);
+int box_announce(struct keeper *k, struct den_err *err); /* boot id and times, if they are to be written first */
 int box_up(struct keeper *k, struct den_err *err);
 int box_stop(struct keeper *k, uint64_t grace_ms, struct den_err *err);
 int box_pause(struct keeper *k, bool on, struct den_err *err);
@@ -127,6 +151,7 @@ int open_template(struct keeper *k, struct den_err *err);
 /* home.c. Names are of the pool: home_name() makes "ID/wN" (what it writes to) and "ID/cN". */
 void home_name(const struct keeper *k, char what, uint64_t number, char out[static 64]);
 int home_pool(struct keeper *k, struct den_err *err);
+void home_room(struct keeper *k); /* before something may be written */
 int home_make(struct keeper *k, struct den_err *err);
 int home_make_empty(struct keeper *k, uint64_t work, struct den_err *err);
 int home_open(struct keeper *k, struct den_err *err);
@@ -135,6 +160,8 @@ void home_remove(struct keeper *k);
 int home_sweep(struct keeper *k, struct den_err *err);
 int home_snapshot(struct keeper *k, const char *from, const char *like, const char *to, bool readonly,
 	struct den_err *err);
+bool home_begins_bare(struct keeper *k, const char *box); /* what has no number 0 is as its template is */
+int home_make_base(struct keeper *k, struct den_err *err); /* a fork's number 0, if it is missing */
 int home_discard(struct keeper *k, const char *name, struct den_err *err);
 int home_fingerprint(struct keeper *k, unsigned max, uint64_t *ret, struct den_err *err);
 
@@ -153,6 +180,10 @@ int box_point(struct keeper *k, const char *ref, uint64_t *ret, struct den_err *
 void box_print_load(struct keeper *k);
 void box_print_now(struct keeper *k);
 void box_turn(struct keeper *k, const struct exec_info *x); /* one ended */
+void box_turn_end(struct keeper *k);
+void box_settle(struct keeper *k); /* what was put off to after an answer: before anything else is done */
+void box_sweep_later(struct keeper *k);
+void box_settle_later(struct keeper *k);
 int req_checkpoint(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_log(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_tag(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
@@ -165,6 +196,7 @@ int req_diff(struct client *c, const struct wire_frame *f, struct buf *out, stru
 int req_merge(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_merge_end(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 void merge_client_gone(struct client *c);
+void merge_lost(struct keeper *k); /* nobody goes on with it: it is undone */
 
 /* templates.c */
 int req_templates(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
@@ -204,6 +236,12 @@ void disk_stats(struct keeper *k, struct box_stats *st);
 int tree_cpu(struct keeper *k, uint64_t inner_pid, uint64_t *usec);
 void ps_put(struct keeper *k, struct buf *b);
 
+/* vault.c: secrets and identity; what else it has is in vault.h */
+int req_vault(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_token(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+/* A token for this box, if its policy grants the audience; alg NULL: EdDSA. free() it. */
+int gate_token(struct keeper *k, const char *audience, const char *alg, char **ret, struct den_err *err);
+
 /* clerk.c */
 int clerk_list(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int clerk_gc(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
@@ -219,3 +257,4 @@ int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, 
 #define OWNER_GONE_MS 10000
 #define CLIENT_GONE_MS 2000 /* likewise for what belongs to one client's call */
 #define IDLE_MS 300
+#define WORKING_MS 50 /* what must not happen while work.c is at it is tried again after */

@@ -233,6 +233,8 @@ void chan_tell_exit(struct chan *ch)
 {
 	auto_buf b = { 0 };
 
+	if (!ch->client)
+		return;
 	exec_result_put(&b, &ch->x->info.result);
 	conn_send_buf(&ch->client->conn, WM_EXIT, ch->theirs, &b);
 }
@@ -255,7 +257,7 @@ void kexec_box_down(struct keeper *k)
 
 		if (ch->started)
 			chan_tell_exit(ch);
-		else {
+		else if (ch->client) {
 			struct den_err err;
 
 			den_fail(&err, DEN_CONFLICT, 0, "the box was stopped");

@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "gate.h"
 #include "keeper.h"
 #include "keeper_main.h"
 
@@ -20,12 +21,20 @@
 
 /* ---- clients ---- */
 
+void client_free(struct client *c)
+{
+	buf_free(&c->conn.rx);
+	free(c);
+}
+
 static void client_free_cb(struct loop_deferred *d)
 {
 	struct client *c = CONTAINER_OF(d, struct client, free_later);
 
-	buf_free(&c->conn.rx);
-	free(c);
+	if (c->n_waiting)
+		c->left = true;
+	else
+		client_free(c);
 }
 
 static void leave_cb(struct loop_timer *t)
@@ -40,6 +49,10 @@ void keeper_leave_if_done(struct keeper *k)
 	bool serves = (k->has_box && !k->gone && box_is_up(k)) || !list_empty(&k->jobs);
 	bool unsent = false;
 
+	if (k->working) {
+		k->leave_due = true;
+		return;
+	}
 	list_for_each(l, &k->clients)
 		unsent |= !conn_tx_empty(&CONTAINER_OF(l, struct client, link)->conn);
 	if (list_empty(&k->clients) ? !serves : k->gone && !unsent)
@@ -69,7 +82,9 @@ void client_drop(struct client *c)
 	if (k->has_box && !k->gone) {
 		kexec_client_gone(c);
 		merge_client_gone(c);
-		if (c->owner)
+		if (c->owner && k->working)
+			k->delete_due = true;
+		else if (c->owner)
 			(void)box_delete(k, &err);
 	}
 	c->free_later.cb = client_free_cb;
@@ -118,7 +133,11 @@ static int req_start(struct client *c, const struct wire_frame *f, struct buf *o
 	(void)f, (void)out;
 	if (box_up(c->k, err) < 0)
 		return -1;
-	return box_save(c->k, err);
+	if (box_save(c->k, err) == 0)
+		return 0;
+	c->k->stopping = true; /* what failed did not happen */
+	box_down(c->k, NULL);
+	return -1;
 }
 
 uint64_t field_u64(const struct wire_frame *f, uint16_t tag, uint64_t otherwise)
@@ -257,6 +276,14 @@ static const struct {
 	{ WM_TEMPLATE_TAR, false, req_template_tar },
 	{ WM_TEMPLATE_STACK, false, req_template_stack },
 	{ WM_POOL, false, req_pool },
+	{ WM_POLICY_GET, true, req_policy_get },
+	{ WM_POLICY_SET, true, req_policy_set },
+	{ WM_POLICY_STORED, false, req_policy_stored },
+	{ WM_JOURNAL, true, req_journal },
+	{ WM_DIAL, true, req_dial },
+	{ WM_PORT, true, req_port },
+	{ WM_VAULT, false, req_vault },
+	{ WM_TOKEN, true, req_token },
 };
 
 static void request(struct client *c, const struct wire_frame *f)
@@ -286,10 +313,9 @@ static void request(struct client *c, const struct wire_frame *f)
 	conn_fail(&c->conn, 0, &err);
 }
 
-static void client_frame(struct conn *conn, const struct wire_frame *f)
+void client_handle(struct client *c, const struct wire_frame *f)
 {
-	struct client *c = CONTAINER_OF(conn, struct client, conn);
-
+	box_settle(c->k);
 	switch (f->type) {
 	case WM_EXEC:
 		kexec_request(c, f);
@@ -312,6 +338,14 @@ static void client_frame(struct conn *conn, const struct wire_frame *f)
 	}
 	if (c->k->gone)
 		keeper_leave_if_done(c->k);
+}
+
+static void client_frame(struct conn *conn, const struct wire_frame *f)
+{
+	struct client *c = CONTAINER_OF(conn, struct client, conn);
+
+	if (!work_waits(c, f))
+		client_handle(c, f);
 }
 
 static struct client *client_new(struct keeper *k, int fd, struct den_err *err)
@@ -420,7 +454,8 @@ int keeper_main(const char *state, const char *id)
 	list_init(&k->chans);
 	list_init(&k->execs);
 	list_init(&k->jobs);
-	k->boxfd = k->lock = k->fsfd = k->image_lock = k->wall.pidfd = k->wall.mntns = -1;
+	list_init(&k->waiting);
+	k->old_mntns = k->boxfd = k->lock = k->fsfd = k->image_lock = k->wall.pidfd = k->wall.mntns = -1;
 	k->row.slot = UINT64_MAX;
 	k->listen = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = accept_cb };
 	if (keeper_run(k, state, id, &err) < 0) {
@@ -436,9 +471,11 @@ int keeper_main(const char *state, const char *id)
 		return 1;
 	}
 	/* Whoever waited has been answered. */
+	if (!k->gone)
+		box_settle(k);
 	list_for_each(l, &k->clients)
 		conn_close(&CONTAINER_OF(l, struct client, link)->conn);
-	if (k->sweep.when && !k->gone)
+	if ((k->sweep.when || k->sweep_due) && !k->gone)
 		(void)home_sweep(k, &err); /* of a rollback a moment ago */
 	if (k->in_trash) {
 		k->ops->release(&k->wall);

@@ -123,9 +123,11 @@ static int connect_once(struct den_box *box, struct den_err *err)
 	auto_fd dir = -1;
 	int fd;
 
-	if (den_need_state(box->d, false, err) < 0 || place_box(box->d->fd, &box->id, &dir, err) < 0) {
+	if (den_need_state(box->d, false, err) < 0 ||
+		place_box(box->d->fd, &box->id, &dir, err) < 0) {
 		if (err->code == DEN_NOT_FOUND)
-			den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; 'den ls' lists them", box->id.s);
+			den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; 'den ls' lists them",
+				box->id.s);
 		return -1;
 	}
 	if (place_connect(dir, PLACE_KEEPER_SOCK, &fd, err) == 0)
@@ -133,7 +135,8 @@ static int connect_once(struct den_box *box, struct den_err *err)
 	if (err->sys != ENOENT && err->sys != ECONNREFUSED)
 		return -1;
 	keeper_reap(&box->keeper, false);
-	if (keeper_spawn(box->d, &box->id, &fd, &box->keeper, err) < 0 || box_take_conn(box, fd, err) < 0)
+	if (keeper_spawn(box->d, &box->id, &fd, &box->keeper, err) < 0 ||
+		box_take_conn(box, fd, err) < 0)
 		return -1;
 	return await_keeper(box, err);
 }
@@ -196,8 +199,8 @@ int den_poll_fd(const struct den_box *box)
 	return loop_fd(box->loop);
 }
 
-static int ask_once(struct den_box *box, uint8_t type, const struct buf *req, int fd, struct reply *r,
-	struct den_err *err)
+static int ask_once(struct den_box *box, uint8_t type, const struct buf *req, int fd,
+	struct reply *r, struct den_err *err)
 {
 	if (!box->connected && box_connect(box, err) < 0)
 		return -1;
@@ -243,15 +246,15 @@ static bool may_repeat(uint8_t type)
 	return type != WM_CREATE && type != WM_ROLLBACK && type != WM_MERGE_END;
 }
 
-/* Before something that cannot be asked for twice: a keeper may be leaving just now, and then the next
- * one is met. One that has answered a client stays as long as that client does. */
+/* Before something that cannot be asked for twice: a keeper may be leaving just now, and then the
+ * next one is met. One that has answered a client stays as long as that client does. */
 static int be_met(struct den_box *box, struct den_err *err)
 {
 	return box_ask(box, WM_HELLO, NULL, 0, NULL, err);
 }
 
-int box_ask_stream(struct den_box *box, uint8_t type, const struct buf *req, struct buf *out, int *ret,
-	struct den_err *err)
+int box_ask_stream(struct den_box *box, uint8_t type, const struct buf *req, struct buf *out,
+	int *ret, struct den_err *err)
 {
 	struct reply r = { 0 };
 	int fds[2], res;
@@ -314,12 +317,26 @@ static int spec_from(const struct den_box_spec *in, struct buf *out, struct den_
 {
 	struct box_mount mounts[SPEC_MAX_MOUNTS];
 	struct box_spec s = {
-		.name = (char *)in->name, .template_name = (char *)in->template_name, .wall = (char *)in->wall,
-		.net = (char *)in->net, .hostname = (char *)in->hostname, .user = (char *)in->user,
-		.cwd = (char *)in->workdir, .env = (char **)in->env, .mounts = mounts, .n_mounts = in->n_mounts,
-		.cpu_milli = in->cpu_milli, .memory = in->memory, .pids = in->pids, .disk = in->disk,
-		.nofile = in->nofile, .max_runtime_ms = in->max_runtime_ms,
+		.name = (char *)in->name,
+		.template_name = (char *)in->template_name,
+		.wall = (char *)in->wall,
+		.net = (char *)in->net,
+		.hostname = (char *)in->hostname,
+		.user = (char *)in->user,
+		.cwd = (char *)in->workdir,
+		.env = (char **)in->env,
+		.mounts = mounts,
+		.n_mounts = in->n_mounts,
+		.cpu_milli = in->cpu_milli,
+		.memory = in->memory,
+		.pids = in->pids,
+		.disk = in->disk,
+		.nofile = in->nofile,
+		.max_runtime_ms = in->max_runtime_ms,
 		.flags = in->ephemeral ? BOX_EPHEMERAL : 0,
+		.policy = (char *)in->policy,
+		.policy_name = (char *)in->policy_name,
+		.publish = (char **)in->publish,
 	};
 	static const char *const history[] = { "on", "manual", "off" };
 
@@ -328,13 +345,14 @@ static int spec_from(const struct den_box_spec *in, struct buf *out, struct den_
 	if (in->n_mounts > SPEC_MAX_MOUNTS)
 		return den_fail(err, DEN_INVALID, 0, "more than %d mounts", SPEC_MAX_MOUNTS);
 	for (size_t i = 0; i < in->n_mounts; i++)
-		mounts[i] = (struct box_mount){ (char *)in->mounts[i].host, (char *)in->mounts[i].box,
-			in->mounts[i].ro };
+		mounts[i] = (struct box_mount){ (char *)in->mounts[i].host,
+			(char *)in->mounts[i].box, in->mounts[i].ro };
 	for (uint64_t i = 0; in->history && i < ARRAY_SIZE(history); i++)
 		if (!strcmp(in->history, history[i]))
 			s.history = i + 1;
 	if (in->history && !s.history)
-		return den_fail(err, DEN_INVALID, 0, "history is 'on', 'manual' or 'off', not '%.30s'", in->history);
+		return den_fail(err, DEN_INVALID, 0,
+			"history is 'on', 'manual' or 'off', not '%.30s'", in->history);
 	box_spec_put(out, &s);
 	if (out->len > WIRE_MAX_PAYLOAD)
 		return den_fail(err, DEN_INVALID, E2BIG, "the box's description is too long");
@@ -350,7 +368,8 @@ static int read_id(const struct buf *b, struct box_id *ret, struct den_err *err)
 	while (wire_next(&rd, &v, err) > 0)
 		if (v.tag == F_ID && wire_str(&v, 20, &text, err) < 0)
 			return -1;
-	return text ? box_id_parse(text, ret, err) : den_fail(err, DEN_INTERNAL, 0, "no id in the answer");
+	return text ? box_id_parse(text, ret, err)
+		    : den_fail(err, DEN_INTERNAL, 0, "no id in the answer");
 }
 
 static int create(struct den *d, const struct buf *req, struct den_box **ret, struct den_err *err)
@@ -362,7 +381,8 @@ static int create(struct den *d, const struct buf *req, struct den_box **ret, st
 	if (!box)
 		return -1;
 	if (keeper_spawn(d, NULL, &fd, &box->keeper, err) < 0 || box_take_conn(box, fd, err) < 0 ||
-		box_ask(box, WM_CREATE, req, 0, &out, err) < 0 || read_id(&out, &box->id, err) < 0) {
+		box_ask(box, WM_CREATE, req, 0, &out, err) < 0 ||
+		read_id(&out, &box->id, err) < 0) {
 		den_box_close(box);
 		return -1;
 	}
@@ -370,7 +390,8 @@ static int create(struct den *d, const struct buf *req, struct den_box **ret, st
 	return 0;
 }
 
-int den_box_create(struct den *d, const struct den_box_spec *spec, struct den_box **ret, struct den_err *err)
+int den_box_create(
+	struct den *d, const struct den_box_spec *spec, struct den_box **ret, struct den_err *err)
 {
 	auto_buf req = { 0 };
 
@@ -380,13 +401,19 @@ int den_box_create(struct den *d, const struct den_box_spec *spec, struct den_bo
 	return 0;
 }
 
-int box_create_from(struct den *d, const char *from, const char *name, struct den_box **ret, struct den_err *err)
+int box_create_from(struct den *d, const char *from, const char *name, bool ephemeral, struct den_box **ret,
+	struct den_err *err)
 {
 	auto_buf req = { 0 };
 
 	wire_put_str(&req, F_FROM, from);
 	wire_put_str(&req, F_NAME, name);
-	return create(d, &req, ret, err);
+	if (ephemeral)
+		wire_put_u64(&req, F_FLAGS, BOX_EPHEMERAL);
+	if (create(d, &req, ret, err) < 0)
+		return -1;
+	(*ret)->owner = ephemeral;
+	return 0;
 }
 
 int den_box_open(struct den *d, const char *ref, struct den_box **ret, struct den_err *err)
@@ -398,7 +425,8 @@ int den_box_open(struct den *d, const char *ref, struct den_box **ret, struct de
 	err = err ? err : &unheard;
 	if (den_need_state(d, false, err) < 0) {
 		if (err->code == DEN_NOT_FOUND)
-			den_fail(err, DEN_NOT_FOUND, 0, "no box '%.80s'; there are none yet ('den create')", ref);
+			den_fail(err, DEN_NOT_FOUND, 0,
+				"no box '%.80s'; there are none yet ('den create')", ref);
 		return -1;
 	}
 	if (place_resolve(d->fd, ref, &id, err) < 0)

@@ -221,7 +221,8 @@ void exec_reconnect(struct den_box *box, bool ok, const struct den_err *why)
 			send_attach(e, NULL);
 			continue;
 		}
-		if (ok && !e->started && e->spec.len && e->tries++ < START_TRIES) { /* runs once, however often it is asked for */
+		/* runs once, however often it is asked for */
+		if (ok && !e->started && e->spec.len && e->tries++ < START_TRIES) {
 			e->rejoining = true;
 			conn_send_buf(&box->conn, WM_EXEC, e->chan, &e->spec);
 			continue;
@@ -273,15 +274,25 @@ int exec_start_raw(struct den_box *box, const struct exec_spec *s, const struct 
 	return 0;
 }
 
-int den_exec_start(struct den_box *box, const struct den_exec_opt *opt, const struct den_exec_ops *ops,
-	void *user, struct den_exec **ret, struct den_err *err)
+int den_exec_start(struct den_box *box, const struct den_exec_opt *opt,
+	const struct den_exec_ops *ops, void *user, struct den_exec **ret, struct den_err *err)
 {
 	struct exec_spec s = {
-		.argv = (char **)opt->argv, .env = (char **)opt->env, .cwd = (char *)opt->cwd,
-		.user = (char *)opt->user, .tag = (char *)opt->tag,
-		.flags = opt->flags & (DEN_EXEC_TTY | DEN_EXEC_STDIN | DEN_EXEC_DETACH | DEN_EXEC_KILL_ON_CLOSE),
-		.rows = opt->rows, .cols = opt->cols, .timeout_ms = opt->timeout_ms, .cpu_ms = opt->cpu_ms,
-		.grace_ms = opt->grace_ms, .max_output = opt->max_output, .keep = opt->keep, .credit = WIRE_WINDOW,
+		.argv = (char **)opt->argv,
+		.env = (char **)opt->env,
+		.cwd = (char *)opt->cwd,
+		.user = (char *)opt->user,
+		.tag = (char *)opt->tag,
+		.flags = opt->flags &
+			 (DEN_EXEC_TTY | DEN_EXEC_STDIN | DEN_EXEC_DETACH | DEN_EXEC_KILL_ON_CLOSE),
+		.rows = opt->rows,
+		.cols = opt->cols,
+		.timeout_ms = opt->timeout_ms,
+		.cpu_ms = opt->cpu_ms,
+		.grace_ms = opt->grace_ms,
+		.max_output = opt->max_output,
+		.keep = opt->keep,
+		.credit = WIRE_WINDOW,
 	};
 
 	if (opt->size != sizeof(*opt))
@@ -293,8 +304,8 @@ int den_exec_start(struct den_box *box, const struct den_exec_opt *opt, const st
 	return exec_start_raw(box, &s, ops, user, ret, err);
 }
 
-int den_exec_attach(struct den_box *box, const char *ref, const struct den_exec_ops *ops, void *user,
-	struct den_exec **ret, struct den_err *err)
+int den_exec_attach(struct den_box *box, const char *ref, const struct den_exec_ops *ops,
+	void *user, struct den_exec **ret, struct den_err *err)
 {
 	struct den_exec *e;
 
@@ -373,7 +384,8 @@ int den_exec_signal(struct den_exec *e, int sig, enum den_scope scope, struct de
 	return 0;
 }
 
-int den_kill(struct den_box *box, const char *ref, int sig, enum den_scope scope, struct den_err *err)
+int den_kill(
+	struct den_box *box, const char *ref, int sig, enum den_scope scope, struct den_err *err)
 {
 	auto_buf b = { 0 };
 	uint64_t pid;

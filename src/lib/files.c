@@ -26,10 +26,19 @@ struct job {
 static void entry_out(struct job *j, const struct fs_entry *e)
 {
 	struct den_entry p = {
-		.path = e->path ? e->path : "", .type = fs_type_str[e->type], .target = e->target,
-		.user = e->user, .group = e->group, .mode = (uint32_t)e->mode, .uid = (uint32_t)e->uid,
-		.gid = (uint32_t)e->gid, .size = e->size, .ino = e->ino, .nlink = e->nlink,
-		.mtime_ns = e->mtime_ns, .event = fs_event_str[e->event],
+		.path = e->path ? e->path : "",
+		.type = fs_type_str[e->type],
+		.target = e->target,
+		.user = e->user,
+		.group = e->group,
+		.mode = (uint32_t)e->mode,
+		.uid = (uint32_t)e->uid,
+		.gid = (uint32_t)e->gid,
+		.size = e->size,
+		.ino = e->ino,
+		.nlink = e->nlink,
+		.mtime_ns = e->mtime_ns,
+		.event = fs_event_str[e->event],
 	};
 
 	if (j->entry(&p, j->user, &j->err) < 0)
@@ -65,7 +74,8 @@ static void on_output(struct den_exec *x, int stream, const void *data, size_t n
 	if (j->failed)
 		return;
 	if (stream == 2) {
-		buf_add(&j->complaint, data, MIN(n, STDERR_MAX - MIN(j->complaint.len, (size_t)STDERR_MAX)));
+		buf_add(&j->complaint, data,
+			MIN(n, STDERR_MAX - MIN(j->complaint.len, (size_t)STDERR_MAX)));
 	} else if (j->sink) {
 		if (j->sink(data, n, j->user, &j->err) < 0)
 			j->failed = true;
@@ -74,7 +84,8 @@ static void on_output(struct den_exec *x, int stream, const void *data, size_t n
 	}
 }
 
-static void on_ended(struct den_exec *x, const struct den_exec_result *r, const struct den_err *err, void *user)
+static void on_ended(
+	struct den_exec *x, const struct den_exec_result *r, const struct den_err *err, void *user)
 {
 	struct job *j = user;
 
@@ -128,16 +139,19 @@ static int verdict(struct job *j, struct den_err *err)
 	if (!strcmp(j->result.reason, "stop"))
 		return den_fail(err, DEN_CONFLICT, 0, "the box was stopped meanwhile");
 	return den_fail(err, DEN_INTERNAL, 0, "the operation ended with %s %d%s%s",
-		j->result.exited ? "status" : "signal", j->result.status, j->result.reason[0] ? ", limit: " : "",
-		j->result.reason);
+		j->result.exited ? "status" : "signal", j->result.status,
+		j->result.reason[0] ? ", limit: " : "", j->result.reason);
 }
 
 static int run(struct den_box *box, char **argv, const struct den_file_opt *opt, struct job *j,
 	struct den_err *err)
 {
 	struct den_err unheard;
-	struct exec_spec s = { .argv = argv, .flags = EXEC_BUILTIN | EXEC_FORGET | EXEC_KILL_ON_CLOSE,
-		.user = opt ? (char *)opt->user : NULL, .credit = WIRE_WINDOW, .keep = WIRE_WINDOW };
+	struct exec_spec s = { .argv = argv,
+		.flags = EXEC_BUILTIN | EXEC_FORGET | EXEC_KILL_ON_CLOSE,
+		.user = opt ? (char *)opt->user : NULL,
+		.credit = WIRE_WINDOW,
+		.keep = WIRE_WINDOW };
 	struct den_exec *x;
 	int r;
 
@@ -180,8 +194,8 @@ static char *mode_of(const struct den_file_opt *o)
 	return (char *)(o->mode ? o->mode : "");
 }
 
-int den_file_read(struct den_box *box, const char *path, const struct den_file_opt *opt, den_sink sink,
-	void *user, struct den_err *err)
+int den_file_read(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_sink sink, void *user, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { .sink = sink, .user = user };
@@ -189,12 +203,13 @@ int den_file_read(struct den_box *box, const char *path, const struct den_file_o
 
 	snprintf(off, sizeof(off), "%llu", (unsigned long long)o->offset);
 	snprintf(len, sizeof(len), "%llu", (unsigned long long)o->length);
-	return run(box, (char *[]){ (char *)"read", (char *)path, off, o->length ? len : (char *)"", NULL }, opt, &j,
-		err);
+	return run(box,
+		(char *[]){ (char *)"read", (char *)path, off, o->length ? len : (char *)"", NULL },
+		opt, &j, err);
 }
 
-int den_file_write(struct den_box *box, const char *path, const struct den_file_opt *opt, den_source source,
-	void *user, struct den_err *err)
+int den_file_write(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_source source, void *user, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { .source = source, .user = user };
@@ -204,18 +219,20 @@ int den_file_write(struct den_box *box, const char *path, const struct den_file_
 		FLAGS(f, "ap", o->atomic, o->parents), NULL }, opt, &j, err);
 }
 
-int den_file_stat(struct den_box *box, const char *path, const struct den_file_opt *opt, den_entry_fn fn,
-	void *user, struct den_err *err)
+int den_file_stat(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_entry_fn fn, void *user, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { .entry = fn, .user = user };
 	char f[8];
 
-	return run(box, (char *[]){ (char *)"stat", (char *)path, FLAGS(f, "l", o->no_follow), NULL }, opt, &j, err);
+	return run(box,
+		(char *[]){ (char *)"stat", (char *)path, FLAGS(f, "l", o->no_follow), NULL }, opt,
+		&j, err);
 }
 
-int den_file_list(struct den_box *box, const char *path, unsigned depth, const struct den_file_opt *opt,
-	den_entry_fn fn, void *user, struct den_err *err)
+int den_file_list(struct den_box *box, const char *path, unsigned depth,
+	const struct den_file_opt *opt, den_entry_fn fn, void *user, struct den_err *err)
 {
 	struct job j = { .entry = fn, .user = user };
 	char d[16];
@@ -224,18 +241,21 @@ int den_file_list(struct den_box *box, const char *path, unsigned depth, const s
 	return run(box, (char *[]){ (char *)"list", (char *)path, d, NULL }, opt, &j, err);
 }
 
-int den_file_mkdir(struct den_box *box, const char *path, const struct den_file_opt *opt, struct den_err *err)
+int den_file_mkdir(
+	struct den_box *box, const char *path, const struct den_file_opt *opt, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { 0 };
 	char f[8];
 
-	return run(box, (char *[]){ (char *)"mkdir", (char *)path, mode_of(o), FLAGS(f, "p", o->parents), NULL }, opt,
-		&j, err);
+	return run(box,
+		(char *[]){ (char *)"mkdir", (char *)path, mode_of(o), FLAGS(f, "p", o->parents),
+			NULL },
+		opt, &j, err);
 }
 
-int den_file_move(struct den_box *box, const char *from, const char *to, const struct den_file_opt *opt,
-	struct den_err *err)
+int den_file_move(struct den_box *box, const char *from, const char *to,
+	const struct den_file_opt *opt, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { 0 };
@@ -245,7 +265,8 @@ int den_file_move(struct den_box *box, const char *from, const char *to, const s
 		FLAGS(f, "np", o->no_replace, o->parents), NULL }, opt, &j, err);
 }
 
-int den_file_remove(struct den_box *box, const char *path, const struct den_file_opt *opt, struct den_err *err)
+int den_file_remove(
+	struct den_box *box, const char *path, const struct den_file_opt *opt, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { 0 };
@@ -255,19 +276,21 @@ int den_file_remove(struct den_box *box, const char *path, const struct den_file
 		FLAGS(f, "rf", o->recursive, o->missing_ok), NULL }, opt, &j, err);
 }
 
-int den_file_chmod(struct den_box *box, const char *path, const char *mode, const struct den_file_opt *opt,
-	struct den_err *err)
+int den_file_chmod(struct den_box *box, const char *path, const char *mode,
+	const struct den_file_opt *opt, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { 0 };
 	char f[8];
 
-	return run(box, (char *[]){ (char *)"chmod", (char *)path, (char *)mode, FLAGS(f, "r", o->recursive), NULL },
+	return run(box,
+		(char *[]){ (char *)"chmod", (char *)path, (char *)mode,
+			FLAGS(f, "r", o->recursive), NULL },
 		opt, &j, err);
 }
 
-int den_file_chown(struct den_box *box, const char *path, const char *owner, const struct den_file_opt *opt,
-	struct den_err *err)
+int den_file_chown(struct den_box *box, const char *path, const char *owner,
+	const struct den_file_opt *opt, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { 0 };
@@ -277,40 +300,76 @@ int den_file_chown(struct den_box *box, const char *path, const char *owner, con
 		FLAGS(f, "rl", o->recursive, o->no_follow), NULL }, opt, &j, err);
 }
 
-int den_file_watch(struct den_box *box, const char *path, const struct den_file_opt *opt, den_entry_fn fn,
-	void *user, struct den_err *err)
+int den_file_watch(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_entry_fn fn, void *user, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { .entry = fn, .user = user };
 	char f[8];
 
-	return run(box, (char *[]){ (char *)"watch", (char *)path, FLAGS(f, "r", o->recursive), NULL }, opt, &j, err);
+	return run(box,
+		(char *[]){ (char *)"watch", (char *)path, FLAGS(f, "r", o->recursive), NULL }, opt,
+		&j, err);
 }
 
-int den_tar_out(struct den_box *box, const char *path, const struct den_file_opt *opt, den_sink sink,
-	void *user, struct den_err *err)
+int den_tar_out(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_sink sink, void *user, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { .sink = sink, .user = user };
 	char f[8];
 
-	return run(box, (char *[]){ (char *)"tarout", (char *)path, FLAGS(f, "c", o->contents), NULL }, opt, &j, err);
+	return run(box,
+		(char *[]){ (char *)"tarout", (char *)path, FLAGS(f, "c", o->contents), NULL }, opt,
+		&j, err);
 }
 
-int files_apply_layer(struct den_box *box, den_source source, void *user, struct den_err *err)
+/* The caller's source, and what init says. */
+struct layer {
+	den_source source;
+	void *user;
+	struct buf said;
+};
+
+static ssize_t layer_source(void *buf, size_t cap, void *user, struct den_err *err)
+{
+	struct layer *l = user;
+
+	return l->source(buf, cap, l->user, err);
+}
+
+static int layer_said(const void *data, size_t n, void *user, struct den_err *err)
+{
+	struct layer *l = user;
+
+	(void)err;
+	buf_add(&l->said, data, MIN(n, 64 - MIN(l->said.len, (size_t)64)));
+	return 0;
+}
+
+int files_apply_layer(
+	struct den_box *box, den_source source, void *user, uint64_t *ret_lost, struct den_err *err)
 {
 	struct den_file_opt opt = { .size = sizeof(opt), .user = "root" };
-	struct job j = { .source = source, .user = user };
+	struct layer l = { .source = source, .user = user };
+	struct job j = { .source = layer_source, .sink = layer_said, .user = &l };
+	int r = run(
+		box, (char *[]){ (char *)"tarin", (char *)"/", (char *)"w", NULL }, &opt, &j, err);
 
-	return run(box, (char *[]){ (char *)"tarin", (char *)"/", (char *)"w", NULL }, &opt, &j, err);
+	if (r == 0)
+		*ret_lost = l.said.len ? strtoull(buf_str(&l.said), NULL, 10) : 0;
+	buf_free(&l.said);
+	return r;
 }
 
-int den_tar_in(struct den_box *box, const char *path, const struct den_file_opt *opt, den_source source,
-	void *user, struct den_err *err)
+int den_tar_in(struct den_box *box, const char *path, const struct den_file_opt *opt,
+	den_source source, void *user, struct den_err *err)
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { .source = source, .user = user };
 	char f[8];
 
-	return run(box, (char *[]){ (char *)"tarin", (char *)path, FLAGS(f, "p", o->parents), NULL }, opt, &j, err);
+	return run(box,
+		(char *[]){ (char *)"tarin", (char *)path, FLAGS(f, "p", o->parents), NULL }, opt,
+		&j, err);
 }

@@ -176,7 +176,16 @@ int den_box_fork(struct den_box *box, const char *ref, const char *name, struct 
 
 	if (fork_point(box, ref, &from, err) < 0)
 		return -1;
-	return box_create_from(box->d, from, name, ret, err);
+	return box_create_from(box->d, from, name, false, ret, err);
+}
+
+int den_box_try(struct den_box *box, const char *ref, struct den_box **ret, struct den_err *err)
+{
+	auto_free char *from = NULL;
+
+	if (fork_point(box, ref, &from, err) < 0)
+		return -1;
+	return box_create_from(box->d, from, NULL, true, ret, err);
 }
 
 /* ---- diff ---- */
@@ -267,11 +276,11 @@ struct merge {
 	void *user;
 };
 
-/* A conflict, or the five counts. */
+/* A conflict, or the counts. */
 static int merge_record(struct merge *m, const struct wire_frame *f, struct den_err *err)
 {
 	uint64_t *const counts[] = { &m->result.taken, &m->result.agreed, &m->result.merged, &m->result.kept,
-		&m->result.conflicts };
+		&m->result.conflicts, &m->result.lost };
 	struct wire_reader rd = wire_reader(f->p, f->len);
 	auto_free char *path = NULL, *why = NULL;
 	struct wire_value v;
@@ -377,7 +386,10 @@ int den_merge(struct den_box *box, const char *fork, const struct den_merge_rule
 		return -1;
 	r = merge_listen(&m, err);
 	if (r > 0) {
-		r = files_apply_layer(box, merge_source, &m, err);
+		uint64_t lost = 0;
+
+		r = files_apply_layer(box, merge_source, &m, &lost, err);
+		m.result.lost += lost;
 		if (r == 0)
 			r = merge_end(box, MERGE_END_DONE, &m, err);
 		else

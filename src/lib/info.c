@@ -15,17 +15,41 @@ static void info_fill(struct den_box_info *p, const struct box_info *i, struct d
 	const struct box_spec *s = &i->spec;
 
 	for (size_t k = 0; k < s->n_mounts; k++)
-		mounts[k] = (struct den_mount){ s->mounts[k].host, s->mounts[k].box, s->mounts[k].ro };
+		mounts[k] =
+			(struct den_mount){ s->mounts[k].host, s->mounts[k].box, s->mounts[k].ro };
 	*p = (struct den_box_info){
-		.id = s->id, .name = s->name, .template_name = s->template_name, .wall = s->wall, .net = s->net,
-		.hostname = s->hostname, .user = s->user, .workdir = s->cwd, .state = box_state_str[i->state],
-		.reason = i->reason, .detail = i->detail, .boot_id = i->boot_id,
-		.env = (const char *const *)s->env, .mounts = mounts, .n_mounts = s->n_mounts,
-		.cpu_milli = s->cpu_milli, .memory = s->memory, .pids = s->pids, .disk = s->disk,
-		.nofile = s->nofile, .max_runtime_ms = s->max_runtime_ms,
-		.ephemeral = s->flags & BOX_EPHEMERAL, .created_ms = i->created_ms,
-		.started_ms = i->started_ms, .stopped_ms = i->stopped_ms, .init_pid = (pid_t)i->init_pid,
-		.keeper_pid = (pid_t)i->keeper_pid, .history = history[s->history],
+		.id = s->id,
+		.name = s->name,
+		.template_name = s->template_name,
+		.wall = s->wall,
+		.net = s->net,
+		.hostname = s->hostname,
+		.user = s->user,
+		.workdir = s->cwd,
+		.state = box_state_str[i->state],
+		.reason = i->reason,
+		.detail = i->detail,
+		.boot_id = i->boot_id,
+		.env = (const char *const *)s->env,
+		.mounts = mounts,
+		.n_mounts = s->n_mounts,
+		.cpu_milli = s->cpu_milli,
+		.memory = s->memory,
+		.pids = s->pids,
+		.disk = s->disk,
+		.nofile = s->nofile,
+		.max_runtime_ms = s->max_runtime_ms,
+		.ephemeral = s->flags & BOX_EPHEMERAL,
+		.created_ms = i->created_ms,
+		.started_ms = i->started_ms,
+		.stopped_ms = i->stopped_ms,
+		.init_pid = (pid_t)i->init_pid,
+		.keeper_pid = (pid_t)i->keeper_pid,
+		.history = history[s->history],
+		.policy = s->policy,
+		.policy_name = s->policy_name,
+		.generation = i->generation,
+		.publish = (const char *const *)s->publish,
 	};
 }
 
@@ -33,7 +57,8 @@ static void info_fill(struct den_box_info *p, const struct box_info *i, struct d
  * One allocation holds the public array, so that the caller indexes it plainly, and behind it the
  * private one; den_box_infos_free() finds it by the same arithmetic.
  */
-static int infos_read(const struct buf *b, struct den_box_info **ret, size_t *ret_n, struct den_err *err)
+static int infos_read(
+	const struct buf *b, struct den_box_info **ret, size_t *ret_n, struct den_err *err)
 {
 	struct wire_reader rd = wire_reader(b->p, b->len);
 	struct wire_value v;
@@ -101,7 +126,8 @@ static struct den_box *clerk_start(struct den *d, struct den_err *err)
 	return NULL;
 }
 
-int clerk_ask(struct den *d, uint8_t type, const struct buf *req, uint8_t more, struct buf *out, struct den_err *err)
+int clerk_ask(struct den *d, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,
+	struct den_err *err)
 {
 	struct den_box *box = clerk_start(d, err);
 	int r;
@@ -113,8 +139,8 @@ int clerk_ask(struct den *d, uint8_t type, const struct buf *req, uint8_t more, 
 	return r;
 }
 
-int clerk_ask_stream(struct den *d, uint8_t type, const struct buf *req, struct den_box **ret_clerk, int *ret_stream,
-	struct den_err *err)
+int clerk_ask_stream(struct den *d, uint8_t type, const struct buf *req, struct den_box **ret_clerk,
+	int *ret_stream, struct den_err *err)
 {
 	struct den_box *box = clerk_start(d, err);
 
@@ -151,12 +177,22 @@ int den_box_stats(struct den_box *box, struct den_stats *ret, struct den_err *er
 	auto_buf out = { 0 };
 	struct box_stats s;
 
-	if (box_ask(box, WM_STATS, NULL, 0, &out, err) < 0 || box_stats_get(out.p, out.len, &s, err) < 0)
+	if (box_ask(box, WM_STATS, NULL, 0, &out, err) < 0 ||
+		box_stats_get(out.p, out.len, &s, err) < 0)
 		return -1;
-	*ret = (struct den_stats){ .has = s.has, .cpu_usec = s.cpu_usec, .throttled_usec = s.throttled_usec,
-		.memory = s.mem, .memory_peak = s.mem_peak, .memory_limit = s.mem_limit, .pids = s.pids,
-		.pids_max = s.pids_max, .disk = s.disk, .disk_limit = s.disk_limit, .io_read = s.io_read,
-		.io_write = s.io_write, .oom_kills = s.oom_kills };
+	*ret = (struct den_stats){ .has = s.has,
+		.cpu_usec = s.cpu_usec,
+		.throttled_usec = s.throttled_usec,
+		.memory = s.mem,
+		.memory_peak = s.mem_peak,
+		.memory_limit = s.mem_limit,
+		.pids = s.pids,
+		.pids_max = s.pids_max,
+		.disk = s.disk,
+		.disk_limit = s.disk_limit,
+		.io_read = s.io_read,
+		.io_write = s.io_write,
+		.oom_kills = s.oom_kills };
 	return 0;
 }
 
@@ -180,12 +216,22 @@ static int ps_exec(struct ps_own *o, const struct wire_value *v, struct den_err 
 		return -1;
 	o->pub.execs = mem_realloc(o->pub.execs, (n + 1) * sizeof(*o->pub.execs));
 	o->pub.execs[n] = (struct den_exec_info){
-		.pid = (pid_t)i->pid, .number = (uint32_t)i->exec, .argv = (const char *const *)i->argv,
-		.tag = i->tag, .user = i->user, .cwd = i->cwd, .running = !i->ended_ms,
-		.tty = i->flags & EXEC_TTY, .started_ms = i->started_ms, .ended_ms = i->ended_ms,
-		.result = { .exited = i->result.exited, .status = (int)i->result.status,
-			.reason = exec_reason_name(i->result.reason), .oom_kills = i->result.oom_kills,
-			.out_bytes = i->result.off_out, .err_bytes = i->result.off_err },
+		.pid = (pid_t)i->pid,
+		.number = (uint32_t)i->exec,
+		.argv = (const char *const *)i->argv,
+		.tag = i->tag,
+		.user = i->user,
+		.cwd = i->cwd,
+		.running = !i->ended_ms,
+		.tty = i->flags & EXEC_TTY,
+		.started_ms = i->started_ms,
+		.ended_ms = i->ended_ms,
+		.result = { .exited = i->result.exited,
+			.status = (int)i->result.status,
+			.reason = exec_reason_name(i->result.reason),
+			.oom_kills = i->result.oom_kills,
+			.out_bytes = i->result.off_out,
+			.err_bytes = i->result.off_err },
 	};
 	o->pub.n_execs++;
 	return 0;
@@ -281,7 +327,8 @@ void den_ps_free(struct den_ps *ps)
 
 /* ---- findings ---- */
 
-static int findings_read(const struct buf *b, struct den_finding **ret, size_t *ret_n, struct den_err *err)
+static int findings_read(
+	const struct buf *b, struct den_finding **ret, size_t *ret_n, struct den_err *err)
 {
 	struct wire_reader rd = wire_reader(b->p, b->len);
 	struct den_finding *f = mem_zalloc(1);

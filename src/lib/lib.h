@@ -73,7 +73,8 @@ int den_need_state(struct den *d, bool create, struct den_err *err);
 /* box.c */
 int box_connect(struct den_box *box, struct den_err *err);
 /* A fork: from is "ID@N". */
-int box_create_from(struct den *d, const char *from, const char *name, struct den_box **ret, struct den_err *err);
+int box_create_from(struct den *d, const char *from, const char *name, bool ephemeral, struct den_box **ret,
+	struct den_err *err);
 struct den_box *box_new(struct den *d, struct den_err *err);
 int box_take_conn(struct den_box *box, int fd, struct den_err *err);
 /* Sends a request and waits; *out (may be NULL) gets the answer's fields. */
@@ -103,7 +104,11 @@ void stream_close(struct stream *s);
 int stream_to_sink(struct stream *s, den_sink sink, void *user, struct den_err *err);
 
 /* files.c: unpacks a layer (with ".wh." marks) over the box's file system */
-int files_apply_layer(struct den_box *box, den_source source, void *user, struct den_err *err);
+/* *ret_lost: attributes that could not be set. */
+int files_apply_layer(struct den_box *box, den_source source, void *user, uint64_t *ret_lost, struct den_err *err);
+
+/* net.c: gates of the boxes that the clerk named take over what changed */
+int net_reload(struct den *d, const struct buf *answer, struct den_err *err);
 
 /* exec.c */
 void exec_frame(struct den_box *box, const struct wire_frame *f);

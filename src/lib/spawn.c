@@ -67,9 +67,9 @@ const char *den_version(void)
 }
 
 /*
- * A program that embeds the library is not to be surprised by a SIGCHLD or a zombie, so unless it asks
- * for it the keeper is not its child: a first child, which borrows our memory, starts the second and
- * leaves.
+ * A program that embeds the library is not to be surprised by a SIGCHLD or a zombie, so unless it
+ * asks for it the keeper is not its child: a first child, which borrows our memory, starts the
+ * second and leaves.
  */
 struct start {
 	const char *path;
@@ -142,9 +142,11 @@ static pid_t keeper_exec(struct start *s)
 	return pid;
 }
 
-int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, pid_t *ret_pid, struct den_err *err)
+int keeper_spawn(
+	struct den *d, const struct box_id *id, int *ret_fd, pid_t *ret_pid, struct den_err *err)
 {
-	char *argv[] = { (char *)"den", (char *)"__keeper", d->state, id ? (char *)id->s : NULL, NULL };
+	char *argv[] = { (char *)"den", (char *)"__keeper", d->state, id ? (char *)id->s : NULL,
+		NULL };
 	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL, NULL };
 	static char test[] = "DEN_TEST=1";
 	struct start s = { d->exe, argv, env, -1, 0, d->own_keepers };
@@ -160,8 +162,8 @@ int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, pid_t *ret
 	close(sv[1]);
 	if (pid < 0 || s.sys) {
 		close(sv[0]);
-		return den_fail_sys(err, s.sys ? s.sys : errno, "start '%s' (set DEN_EXE to the den program)",
-			d->exe);
+		return den_fail_sys(err, s.sys ? s.sys : errno,
+			"start '%s' (set DEN_EXE to the den program)", d->exe);
 	}
 	*ret_fd = sv[0];
 	*ret_pid = s.own ? pid : 0;

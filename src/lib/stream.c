@@ -33,7 +33,8 @@ int stream_next(struct stream *s, struct wire_frame *ret, struct den_err *err)
 		if (n < 0)
 			return den_fail_sys(err, errno, "read the answer");
 		if (n == 0)
-			return den_fail(err, DEN_INTERNAL, EPIPE, "the answer broke off: its process was killed");
+			return den_fail(err, DEN_INTERNAL, EPIPE,
+				"the answer broke off: its process was killed");
 		buf_add(&s->rx, part, (size_t)n);
 	}
 }

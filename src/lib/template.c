@@ -13,16 +13,19 @@ struct texts {
 	char **env, **entrypoint, **cmd, **layers, **diff_ids;
 };
 
-static int template_field(const struct wire_value *v, struct den_template *t, struct texts *x, struct den_err *err)
+static int template_field(
+	const struct wire_value *v, struct den_template *t, struct texts *x, struct den_err *err)
 {
 	struct {
 		uint16_t tag;
 		char **str;
 		char ***strv;
-	} const rows[] = { { F_NAME, &x->name, NULL }, { F_ID, &x->id, NULL }, { F_ORIGIN, &x->parent, NULL },
-		{ F_DETAIL, &x->detail, NULL }, { F_CONFIG, &x->config, NULL }, { F_USER, &x->user, NULL },
-		{ F_CWD, &x->workdir, NULL }, { F_ENV, NULL, &x->env }, { F_ENTRYPOINT, NULL, &x->entrypoint },
-		{ F_ARGV, NULL, &x->cmd }, { F_LAYER, NULL, &x->layers }, { F_DIFF_ID, NULL, &x->diff_ids } };
+	} const rows[] = { { F_NAME, &x->name, NULL }, { F_ID, &x->id, NULL },
+		{ F_ORIGIN, &x->parent, NULL }, { F_DETAIL, &x->detail, NULL },
+		{ F_CONFIG, &x->config, NULL }, { F_USER, &x->user, NULL },
+		{ F_CWD, &x->workdir, NULL }, { F_ENV, NULL, &x->env },
+		{ F_ENTRYPOINT, NULL, &x->entrypoint }, { F_ARGV, NULL, &x->cmd },
+		{ F_LAYER, NULL, &x->layers }, { F_DIFF_ID, NULL, &x->diff_ids } };
 	uint64_t u;
 
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
@@ -44,7 +47,8 @@ static int template_field(const struct wire_value *v, struct den_template *t, st
 	return 0;
 }
 
-static int template_read(const char *p, size_t n, struct den_template *t, struct texts *x, struct den_err *err)
+static int template_read(
+	const char *p, size_t n, struct den_template *t, struct texts *x, struct den_err *err)
 {
 	struct wire_reader rd = wire_reader(p, n);
 	struct wire_value v;
@@ -73,8 +77,10 @@ void den_templates_free(struct den_template *t, size_t n)
 	struct texts *x = (struct texts *)(void *)(t + n);
 
 	for (size_t i = 0; t && i < n; i++) {
-		char *const strs[] = { x[i].name, x[i].id, x[i].parent, x[i].detail, x[i].config, x[i].user, x[i].workdir };
-		char **const strvs[] = { x[i].env, x[i].entrypoint, x[i].cmd, x[i].layers, x[i].diff_ids };
+		char *const strs[] = { x[i].name, x[i].id, x[i].parent, x[i].detail, x[i].config,
+			x[i].user, x[i].workdir };
+		char **const strvs[] = { x[i].env, x[i].entrypoint, x[i].cmd, x[i].layers,
+			x[i].diff_ids };
 
 		for (size_t k = 0; k < ARRAY_SIZE(strs); k++)
 			free(strs[k]);
@@ -85,7 +91,8 @@ void den_templates_free(struct den_template *t, size_t n)
 }
 
 /* As with box infos: the private part lies behind the public array. */
-static int templates_read(const struct buf *b, struct den_template **ret, size_t *ret_n, struct den_err *err)
+static int templates_read(
+	const struct buf *b, struct den_template **ret, size_t *ret_n, struct den_err *err)
 {
 	struct wire_reader rd = wire_reader(b->p, b->len);
 	struct wire_value v;
@@ -116,7 +123,9 @@ int den_templates(struct den *d, struct den_template **ret, size_t *n, struct de
 {
 	auto_buf out = { 0 };
 
-	return clerk_ask(d, WM_TEMPLATES, NULL, WM_RECORD, &out, err) < 0 ? -1 : templates_read(&out, ret, n, err);
+	return clerk_ask(d, WM_TEMPLATES, NULL, WM_RECORD, &out, err) < 0
+		       ? -1
+		       : templates_read(&out, ret, n, err);
 }
 
 int den_template_get(struct den *d, const char *ref, struct den_template **ret, struct den_err *err)
@@ -125,7 +134,8 @@ int den_template_get(struct den *d, const char *ref, struct den_template **ret, 
 	size_t n;
 
 	wire_put_str(&req, F_REF, ref);
-	if (clerk_ask(d, WM_TEMPLATE_GET, &req, WM_RECORD, &out, err) < 0 || templates_read(&out, ret, &n, err) < 0)
+	if (clerk_ask(d, WM_TEMPLATE_GET, &req, WM_RECORD, &out, err) < 0 ||
+		templates_read(&out, ret, &n, err) < 0)
 		return -1;
 	if (n == 1)
 		return 0;
@@ -157,8 +167,8 @@ static int nowhere(const void *p, size_t n, void *user, struct den_err *err)
 	return 0;
 }
 
-static int ask_and_drain(struct den *d, uint8_t type, const struct buf *req, den_sink sink, void *user,
-	struct den_err *err)
+static int ask_and_drain(struct den *d, uint8_t type, const struct buf *req, den_sink sink,
+	void *user, struct den_err *err)
 {
 	auto_stream s = { .fd = -1 };
 	struct den_box *clerk;
@@ -180,7 +190,8 @@ int den_template_verify(struct den *d, const char *ref, struct den_err *err)
 	return ask_and_drain(d, WM_TEMPLATE_VERIFY, &req, nowhere, NULL, err);
 }
 
-int den_template_tar(struct den *d, const char *ref, int layer, den_sink sink, void *user, struct den_err *err)
+int den_template_tar(
+	struct den *d, const char *ref, int layer, den_sink sink, void *user, struct den_err *err)
 {
 	auto_buf req = { 0 };
 
@@ -213,7 +224,8 @@ static int opt_put(struct buf *b, const struct den_template_opt *o, struct den_e
 	wire_put_u64(b, F_FLAGS, o->unpacked);
 	wire_put_str(b, F_TEMPLATE, o->base);
 	if (b->len > WIRE_MAX_PAYLOAD - (16 << 10))
-		return den_fail(err, DEN_INVALID, E2BIG, "the template's configuration is too long");
+		return den_fail(
+			err, DEN_INVALID, E2BIG, "the template's configuration is too long");
 	return 0;
 }
 
@@ -228,8 +240,8 @@ static int id_of(const char *p, size_t n, char **ret, struct den_err *err)
 	return den_fail(err, DEN_INTERNAL, 0, "no id in the answer");
 }
 
-int den_template_commit(struct den_box *box, const char *ref, const struct den_template_opt *opt, char **ret_id,
-	struct den_err *err)
+int den_template_commit(struct den_box *box, const char *ref, const struct den_template_opt *opt,
+	char **ret_id, struct den_err *err)
 {
 	auto_stream s = { .fd = -1 };
 	auto_buf req = { 0 };
@@ -255,8 +267,8 @@ int den_template_commit(struct den_box *box, const char *ref, const struct den_t
 	return 0;
 }
 
-int den_template_stack(struct den *d, const char *const *diff_ids, const struct den_template_opt *opt, char **ret_id,
-	struct den_err *err)
+int den_template_stack(struct den *d, const char *const *diff_ids,
+	const struct den_template_opt *opt, char **ret_id, struct den_err *err)
 {
 	auto_buf req = { 0 }, out = { 0 };
 	auto_free char *id = NULL;
@@ -264,7 +276,8 @@ int den_template_stack(struct den *d, const char *const *diff_ids, const struct 
 	if (opt_put(&req, opt, err) < 0)
 		return -1;
 	put_strv(&req, F_DIFF_ID, diff_ids);
-	if (clerk_ask(d, WM_TEMPLATE_STACK, &req, 0, &out, err) < 0 || id_of(out.p, out.len, &id, err) < 0)
+	if (clerk_ask(d, WM_TEMPLATE_STACK, &req, 0, &out, err) < 0 ||
+		id_of(out.p, out.len, &id, err) < 0)
 		return -1;
 	if (ret_id)
 		*ret_id = mem_take(&id);
@@ -278,14 +291,18 @@ static const char *pool_text(const struct den_pool_info *p)
 	if (!p->exists)
 		return "none yet; it is made with the first box that has a history";
 	if (!strcmp(p->kind, "btrfs"))
-		return p->image ?
-			"btrfs in a file: checkpoint, fork and rollback are one snapshot each, whatever was written" :
-			"btrfs: checkpoint, fork and rollback are one snapshot each, whatever was written";
-	return p->reflink ? "plain, with reflinks: a checkpoint costs time by the number of files, and little space" :
-			    "plain: a checkpoint copies every file that changed since the last, and links the others";
+		return p->image ? "btrfs in a file: checkpoint, fork and rollback are one snapshot "
+				  "each, whatever was written"
+				: "btrfs: checkpoint, fork and rollback are one snapshot each, "
+				  "whatever was written";
+	return p->reflink ? "plain, with reflinks: a checkpoint costs time by the number of files, "
+			    "and little space"
+			  : "plain: a checkpoint copies every file that changed since the last, "
+			    "and links the others";
 }
 
-int den_pool(struct den *d, const char *kind, uint64_t bytes, struct den_pool_info *ret, struct den_err *err)
+int den_pool(struct den *d, const char *kind, uint64_t bytes, struct den_pool_info *ret,
+	struct den_err *err)
 {
 	auto_buf req = { 0 }, out = { 0 };
 	struct den_pool_info p = { .size = sizeof(p), .kind = "" };

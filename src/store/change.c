@@ -43,10 +43,7 @@ char node_type(const struct view_node *n)
 
 bool xattr_is_kept(const char *name)
 {
-	if (!strncmp(name, "user.", 5))
-		return strncmp(name, "user.overlay.", 13) != 0;
-	return !strcmp(name, "security.capability") || !strcmp(name, "system.posix_acl_access") ||
-		!strcmp(name, "system.posix_acl_default");
+	return tree_xattr_is_kept(name);
 }
 
 static int by_xattr_name(const void *a, const void *b)
@@ -69,7 +66,8 @@ static bool xattrs_equal(int fd_a, int fd_b)
 		qsort(b->list, b->n, sizeof(b->list[0]), by_xattr_name);
 	}
 	for (size_t i = 0; equal && i < a->n; i++)
-		equal = !strcmp(a->list[i].name, b->list[i].name) && a->list[i].len == b->list[i].len &&
+		equal = !strcmp(a->list[i].name, b->list[i].name) &&
+			a->list[i].len == b->list[i].len &&
 			!memcmp(a->list[i].value, b->list[i].value, a->list[i].len);
 	tree_attrs_free(a);
 	tree_attrs_free(b);
@@ -89,14 +87,15 @@ static bool extents_get(int fd, uint64_t from, struct fiemap *ret)
 }
 
 /*
- * Two snapshots' files that lie in the same blocks hold the same, and need not be read. The same inode
- * number and change time alone do not say so: forks count their inodes on from the same number, and
- * the clock of change times ticks every few milliseconds.
+ * Two snapshots' files that lie in the same blocks hold the same, and need not be read. The same
+ * inode number and change time alone do not say so: forks count their inodes on from the same
+ * number, and the clock of change times ticks every few milliseconds.
  */
 static bool same_blocks(int a, int b)
 {
-	const unsigned unsure = FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_ENCODED |
-		FIEMAP_EXTENT_DATA_INLINE | FIEMAP_EXTENT_NOT_ALIGNED;
+	const unsigned unsure = FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC |
+				FIEMAP_EXTENT_ENCODED | FIEMAP_EXTENT_DATA_INLINE |
+				FIEMAP_EXTENT_NOT_ALIGNED;
 	auto_free struct fiemap *x = mem_zalloc(EXTENTS_ROOM), *y = mem_zalloc(EXTENTS_ROOM);
 	bool same = true, last = false;
 	uint64_t from = 0;
@@ -113,8 +112,9 @@ static bool same_blocks(int a, int b)
 			unsigned flags = FIEMAP_EXTENT_SHARED;
 
 			same = e->fe_logical == f->fe_logical && e->fe_physical == f->fe_physical &&
-				e->fe_length == f->fe_length && (e->fe_flags & ~flags) == (f->fe_flags & ~flags) &&
-				!(e->fe_flags & unsure);
+			       e->fe_length == f->fe_length &&
+			       (e->fe_flags & ~flags) == (f->fe_flags & ~flags) &&
+			       !(e->fe_flags & unsure);
 			last = last || e->fe_flags & FIEMAP_EXTENT_LAST;
 			from = e->fe_logical + e->fe_length;
 		}
@@ -188,13 +188,15 @@ static bool same_inode(const struct stat *a, const struct stat *b)
 	return a->st_ino == b->st_ino && same_time(&a->st_ctim, &b->st_ctim);
 }
 
-static int opened_compare(const struct view_dir *da, const struct view_node *a, const struct view_dir *db,
-	const struct view_node *b, const char *name, uint32_t *what, struct den_err *err)
+static int opened_compare(const struct view_dir *da, const struct view_node *a,
+	const struct view_dir *db, const struct view_node *b, const char *name, uint32_t *what,
+	struct den_err *err)
 {
 	auto_fd fa = -1, fb = -1;
 	int r;
 
-	if (view_dir_open_node(da, name, a, &fa, err) < 0 || view_dir_open_node(db, name, b, &fb, err) < 0)
+	if (view_dir_open_node(da, name, a, &fa, err) < 0 ||
+		view_dir_open_node(db, name, b, &fb, err) < 0)
 		return -1;
 	if (!xattrs_equal(fa, fb))
 		*what |= CHANGED_XATTR;
@@ -256,8 +258,8 @@ int node_compare(const struct view_dir *da, const struct view_node *a, const str
 	return 0;
 }
 
-int nodes_equal(const struct view_dir *a, const struct view_dir *b, const char *name, uint32_t *what,
-	struct den_err *err)
+int nodes_equal(const struct view_dir *a, const struct view_dir *b, const char *name,
+	uint32_t *what, struct den_err *err)
 {
 	struct view_node na, nb;
 	uint32_t differs;
@@ -295,15 +297,16 @@ int change_of(const struct view_entry *e, struct change *ret, struct den_err *er
 			return den_wrap(err, "'%s'", tar_show(e->path).s);
 		if (!c.what)
 			return 0;
-		c.kind = c.what & (CHANGED_CONTENT | CHANGED_TYPE | CHANGED_TARGET) ? CHANGE_MODIFIED :
-										      CHANGE_META;
+		c.kind = c.what & (CHANGED_CONTENT | CHANGED_TYPE | CHANGED_TARGET)
+				 ? CHANGE_MODIFIED
+				 : CHANGE_META;
 	}
 	*ret = c;
 	return 1;
 }
 
-int changes_each(const struct view *a, const struct view *b,
-	int (*fn)(const struct change *c, void *user, struct den_err *err), void *user, struct den_err *err)
+int changes_walk(const struct view *a, const struct view *b, change_entry_fn fn, void *user,
+	struct den_err *err)
 {
 	struct view_walk *w;
 	struct view_entry e;
@@ -320,11 +323,34 @@ int changes_each(const struct view *a, const struct view *b,
 		if (r < 0)
 			break;
 		view_walk_enter(w, 3, false);
-		if (r > 0 && fn(&c, user, err) < 0) {
+		if (r > 0 && fn(&e, &c, user, err) < 0) {
 			view_walk_free(w);
 			return -1;
 		}
 	}
 	view_walk_free(w);
 	return r < 0 ? den_wrap(err, "compare") : 0;
+}
+
+struct each {
+	int (*fn)(const struct change *c, void *user, struct den_err *err);
+	void *user;
+};
+
+static int each_one(
+	const struct view_entry *e, const struct change *c, void *user, struct den_err *err)
+{
+	struct each *each = user;
+
+	(void)e;
+	return each->fn(c, each->user, err);
+}
+
+int changes_each(const struct view *a, const struct view *b,
+	int (*fn)(const struct change *c, void *user, struct den_err *err), void *user,
+	struct den_err *err)
+{
+	struct each each = { fn, user };
+
+	return changes_walk(a, b, each_one, &each, err);
 }

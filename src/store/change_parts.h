@@ -21,6 +21,11 @@ int node_compare(const struct view_dir *da, const struct view_node *a, const str
 
 /* 1: *ret is the change that an entry of a walk over two views is, 0: it is none. */
 int change_of(const struct view_entry *e, struct change *ret, struct den_err *err);
+/* changes_each(), with the entry that each change is. */
+typedef int (*change_entry_fn)(
+	const struct view_entry *e, const struct change *c, void *user, struct den_err *err);
+int changes_walk(const struct view *a, const struct view *b, change_entry_fn fn, void *user,
+	struct den_err *err);
 
 /* ---- texts */
 
@@ -38,6 +43,7 @@ struct layer_out {
 	void *user;
 	struct buf out;
 	struct tree_links *links;
+	uint64_t lost; /* attributes that could not be read, or are too many */
 };
 void layer_out_init(struct layer_out *o, change_sink sink, void *user);
 void layer_out_free(struct layer_out *o);

@@ -112,11 +112,10 @@ static int text_put(struct layer_out *o, const struct layer_entry *e, struct den
 static int header_put(struct layer_out *o, struct tar_entry *t, int xattr_fd, struct den_err *err)
 {
 	struct tree_attrs *x = xattr_fd >= 0 ? mem_new(struct tree_attrs) : NULL;
-	uint64_t lost = 0;
 	int r;
 
 	if (x) {
-		tree_attrs_read(xattr_fd, xattr_is_kept, x, &lost);
+		tree_attrs_read(xattr_fd, xattr_is_kept, x, &o->lost);
 		t->xattrs = x->list;
 		t->n_xattrs = x->n;
 	}
@@ -157,7 +156,8 @@ static int file_put(struct layer_out *o, const struct layer_entry *e, struct den
 	struct stat st;
 
 	meta_set(e, &t);
-	if (view_dir_open_node(e->dir, e->name, e->node, &fd, err) < 0 || xattr_open(e, &xattr_fd, err) < 0)
+	if (view_dir_open_node(e->dir, e->name, e->node, &fd, err) < 0 ||
+		xattr_open(e, &xattr_fd, err) < 0)
 		return -1;
 	if (fstat(fd, &st) < 0)
 		return den_fail_sys(err, errno, "read");
@@ -233,8 +233,8 @@ int layer_put(struct layer_out *o, const struct layer_entry *e, struct den_err *
 }
 
 /* dir + mark + name: an empty file */
-static int mark_put(struct layer_out *o, const char *dir, size_t dir_len, const char *mark, const char *name,
-	struct den_err *err)
+static int mark_put(struct layer_out *o, const char *dir, size_t dir_len, const char *mark,
+	const char *name, struct den_err *err)
 {
 	auto_buf path = { 0 };
 	struct tar_entry t = { .type = TAR_FILE };
@@ -251,12 +251,14 @@ int layer_put_removal(struct layer_out *o, const char *path, struct den_err *err
 {
 	const char *slash = strrchr(path, '/');
 
-	return mark_put(o, path, slash ? (size_t)(slash - path) : 0, WHITEOUT, slash ? slash + 1 : path, err);
+	return mark_put(o, path, slash ? (size_t)(slash - path) : 0, WHITEOUT,
+		slash ? slash + 1 : path, err);
 }
 
 /* ---- changes --------------------------------------------------------------------------------- */
 
-/* The directory of a level which may be parked, below that of the level above if it was opened here. */
+/* The directory of a level which may be parked, below that of the level above if it was opened
+ * here. */
 static int parent_open(struct view_walk *w, size_t i, const char *path, struct view_dir **opened,
 	const struct view_dir **ret, struct den_err *err)
 {
@@ -319,7 +321,8 @@ static int replaced_put(struct layer_out *o, struct view_walk *w, struct den_err
 	return view_walk_again(w, 1U << B, err);
 }
 
-static int change_put(struct layer_out *o, struct view_walk *w, struct view_entry *e, struct den_err *err)
+static int change_put(
+	struct layer_out *o, struct view_walk *w, struct view_entry *e, struct den_err *err)
 {
 	struct change c;
 	int r;
@@ -348,7 +351,8 @@ static int change_put(struct layer_out *o, struct view_walk *w, struct view_entr
 }
 
 static int layer_write(struct view_walk *w, struct layer_out *o,
-	int (*put)(struct layer_out *o, struct view_walk *w, struct view_entry *e, struct den_err *err),
+	int (*put)(struct layer_out *o, struct view_walk *w, struct view_entry *e,
+		struct den_err *err),
 	struct den_err *err)
 {
 	struct view_entry e;
@@ -360,12 +364,14 @@ static int layer_write(struct view_walk *w, struct layer_out *o,
 	return r < 0 ? -1 : layer_out_end(o, err);
 }
 
-static int dens_skip_put(struct layer_out *o, struct view_walk *w, struct view_entry *e, struct den_err *err)
+static int dens_skip_put(
+	struct layer_out *o, struct view_walk *w, struct view_entry *e, struct den_err *err)
 {
 	return view_path_is_dens(e->path) ? 0 : change_put(o, w, e, err);
 }
 
-int changes_tar(const struct view *a, const struct view *b, change_sink sink, void *user, struct den_err *err)
+int changes_tar(const struct view *a, const struct view *b, change_sink sink, void *user,
+	struct den_err *err)
 {
 	struct view_walk *w;
 	struct layer_out o;
@@ -381,7 +387,8 @@ int changes_tar(const struct view *a, const struct view *b, change_sink sink, vo
 }
 
 /* den's own directories are there, and empty. */
-static int node_put(struct layer_out *o, struct view_walk *w, struct view_entry *e, struct den_err *err)
+static int node_put(
+	struct layer_out *o, struct view_walk *w, struct view_entry *e, struct den_err *err)
 {
 	layer_forget_special(&e->node[A]);
 	if (!e->node[A].there)
@@ -392,8 +399,12 @@ static int node_put(struct layer_out *o, struct view_walk *w, struct view_entry 
 		meta_set(&(struct layer_entry){ .path = e->path, .node = &e->node[A] }, &t);
 		if (header_put(o, &t, -1, err) < 0)
 			return -1;
-	} else if (layer_put(o, &(struct layer_entry){ .path = e->path, .name = e->name, .dir = e->dir[A],
-			   .node = &e->node[A] }, err) < 0) {
+	} else if (layer_put(o,
+			   &(struct layer_entry){ .path = e->path,
+				   .name = e->name,
+				   .dir = e->dir[A],
+				   .node = &e->node[A] },
+			   err) < 0) {
 		return -1;
 	}
 	view_walk_enter(w, view_path_is_dens(e->path) ? 0 : 1, true);

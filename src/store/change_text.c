@@ -154,8 +154,8 @@ static int block_put(struct writer *w, const struct text_lines *a, const struct 
 	return lines_put(w, ' ', a, i, end - i, err);
 }
 
-static int hunks_put(struct writer *w, const char *text_a, size_t len_a, const char *text_b, size_t len_b,
-	struct den_err *err)
+static int hunks_put(struct writer *w, const char *text_a, size_t len_a, const char *text_b,
+	size_t len_b, struct den_err *err)
 {
 	auto_free struct text_hunk *h = NULL;
 	struct text_lines a, b;
@@ -188,7 +188,8 @@ static unsigned git_mode(const struct view_node *n)
 	return S_ISLNK(n->st.st_mode) ? 0120000 : (unsigned)n->st.st_mode;
 }
 
-static int content_put(struct writer *w, const struct view_entry *e, bool was, bool is, struct den_err *err)
+static int content_put(
+	struct writer *w, const struct view_entry *e, bool was, bool is, struct den_err *err)
 {
 	auto_free char *a = NULL, *b = NULL;
 	size_t len_a = 0, len_b = 0;
@@ -234,9 +235,10 @@ static int file_put(struct writer *w, const struct view_entry *e, bool was, bool
 	return content_put(w, e, was, is, err);
 }
 
-static int change_put(struct writer *w, const struct view_entry *e, const struct change *c,
-	struct den_err *err)
+static int change_put(
+	const struct view_entry *e, const struct change *c, void *user, struct den_err *err)
 {
+	struct writer *w = user;
 	bool was = is_shown(&e->node[0]), is = is_shown(&e->node[1]);
 	int r = 0;
 
@@ -252,28 +254,12 @@ static int change_put(struct writer *w, const struct view_entry *e, const struct
 	return r < 0 ? den_wrap(err, "'%s'", tar_show(e->path).s) : writer_flush(w, FLUSH, err);
 }
 
-int changes_text(const struct view *a, const struct view *b, change_sink sink, void *user, struct den_err *err)
+int changes_text(const struct view *a, const struct view *b, change_sink sink, void *user,
+	struct den_err *err)
 {
 	struct writer out = { .sink = sink, .user = user };
-	struct view_walk *w;
-	struct view_entry e;
-	int r;
+	int r = changes_walk(a, b, change_put, &out, err);
 
-	if (view_walk_new((const struct view *[]){ a, b }, 2, "", &w, err) < 0)
-		return den_wrap(err, "compare");
-	while ((r = view_walk_next(w, &e, err)) > 0) {
-		struct change c;
-
-		if (view_path_is_dens(e.path))
-			continue;
-		r = change_of(&e, &c, err);
-		if (r > 0)
-			r = change_put(&out, &e, &c, err);
-		if (r < 0)
-			break;
-		view_walk_enter(w, 3, false);
-	}
-	view_walk_free(w);
 	if (r == 0)
 		r = writer_flush(&out, 0, err);
 	buf_free(&out.out);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "buf.h"
 #include "db.h"
@@ -35,7 +36,13 @@ static const char schema_2[] =
 	"CREATE TABLE templates (name TEXT PRIMARY KEY, image TEXT NOT NULL, created_ms INTEGER NOT NULL)"
 	" WITHOUT ROWID;";
 
-#define SCHEMA_VERSION 2
+/* Of boxes that are gone: which of their checkpoints others came through (ancestor.c). */
+static const char schema_3[] =
+	"CREATE TABLE past (box TEXT NOT NULL, number INTEGER NOT NULL, parent INTEGER NOT NULL,"
+	" created_ms INTEGER NOT NULL, kind INTEGER NOT NULL, origin TEXT, PRIMARY KEY (box, number)) WITHOUT ROWID;"
+	"CREATE INDEX past_origin ON past (origin) WHERE origin IS NOT NULL;";
+
+#define SCHEMA_VERSION 3
 #define BUSY_MS 20000
 #define WAL_NAP_MS 5
 #define LOG_MAX (256 << 10)
@@ -85,6 +92,11 @@ static int db_upgrade(sqlite3 *db, struct den_err *err)
 			sqlite3_exec(db, "PRAGMA user_version = 2", NULL, NULL, NULL) != SQLITE_OK)
 			break;
 		/* fall through */
+	case 2:
+		if (sqlite3_exec(db, schema_3, NULL, NULL, NULL) != SQLITE_OK ||
+			sqlite3_exec(db, "PRAGMA user_version = 3", NULL, NULL, NULL) != SQLITE_OK)
+			break;
+		/* fall through */
 	case SCHEMA_VERSION:
 		r = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK ? 0 : -1;
 	}
@@ -122,6 +134,13 @@ int db_open(struct store *s, sqlite3 **ret, struct den_err *err)
 	mode_t old = umask(077);
 	int r;
 
+	store_room(s, false);
+	if (s->db && s->db_pid == getpid()) {
+		*ret = s->db;
+		s->db = NULL;
+		umask(old);
+		return 0;
+	}
 	buf_addf(&path, "%s/" PLACE_DB, s->path);
 	r = sqlite3_open_v2(buf_str(&path), &db,
 		SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
@@ -144,9 +163,29 @@ void db_close(struct store *s, sqlite3 *db)
 {
 	struct stat st;
 
+	if (s->hold && !s->db && sqlite3_get_autocommit(db)) {
+		s->db = db;
+		s->db_pid = getpid();
+		return;
+	}
 	if (fstatat(s->fd, PLACE_DB "-wal", &st, 0) == 0 && st.st_size > LOG_MAX)
 		(void)sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 	sqlite3_close(db);
+}
+
+void store_hold(struct store *s)
+{
+	s->hold = true;
+}
+
+void store_let_go(struct store *s)
+{
+	sqlite3 *db = s->db_pid == getpid() ? s->db : NULL;
+
+	s->hold = false;
+	s->db = NULL;
+	if (db)
+		db_close(s, db);
 }
 
 int db_run(sqlite3 *db, const char *sql, db_bind bind, const void *arg, struct den_err *err)
@@ -243,8 +282,11 @@ int store_delete(struct store *s, const struct box_id *id, struct den_err *err)
 		db_close(s, db);
 		return -1;
 	}
+	r = past_keep(db, id, err);
 	for (size_t i = 0; r == 0 && i < ARRAY_SIZE(all); i++)
 		r = db_run(db, all[i], bind_id, id, err);
+	if (r == 0)
+		r = past_thin(db, err);
 	r = db_end(db, r, err);
 	db_close(s, db);
 	return r;

@@ -9,7 +9,8 @@
 #include "mem.h"
 #include "parse.h"
 
-const char *const ckpt_kind_str[CKPT_KINDS] = { "base", "turn", "manual", "rollback", "merge", "fork" };
+const char *const ckpt_kind_str[CKPT_KINDS] = { "base", "turn", "manual", "rollback", "merge",
+	"fork" };
 
 void ckpt_free(struct ckpt *c)
 {
@@ -45,14 +46,16 @@ static int bind_add(sqlite3_stmt *st, const void *arg)
 	r |= sqlite3_bind_int64(st, 5, (sqlite3_int64)c->turn);
 	r |= sqlite3_bind_int(st, 6, (int)c->kind);
 	if (c->message) /* a blob: it may be any bytes */
-		r |= sqlite3_bind_blob(st, 7, c->message, (int)strlen(c->message), SQLITE_TRANSIENT);
+		r |= sqlite3_bind_blob(
+			st, 7, c->message, (int)strlen(c->message), SQLITE_TRANSIENT);
 	if (c->origin)
 		r |= sqlite3_bind_text(st, 8, c->origin, -1, SQLITE_TRANSIENT);
 	r |= sqlite3_bind_int64(st, 9, (sqlite3_int64)c->size);
 	return r;
 }
 
-int history_add(struct store *s, const struct box_row *row, const struct ckpt *c, struct den_err *err)
+int history_add(
+	struct store *s, const struct box_row *row, const struct ckpt *c, struct den_err *err)
 {
 	struct add a = { row->info.spec.id, c };
 	sqlite3 *db;
@@ -62,7 +65,8 @@ int history_add(struct store *s, const struct box_row *row, const struct ckpt *c
 		return -1;
 	r = db_begin(db, err);
 	if (r == 0) {
-		r = db_run(db, "INSERT INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)", bind_add, &a, err);
+		r = db_run(db, "INSERT INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)", bind_add, &a,
+			err);
 		if (r == 0)
 			r = db_put_box(db, row, err);
 		r = db_end(db, r, err);
@@ -95,8 +99,8 @@ static int bind_number(sqlite3_stmt *st, const void *arg)
 	return r | sqlite3_bind_int64(st, 2, (sqlite3_int64)o->number);
 }
 
-static int write_one(struct store *s, const char *sql, db_bind bind, const struct one *o, int *ret_changed,
-	struct den_err *err)
+static int write_one(struct store *s, const char *sql, db_bind bind, const struct one *o,
+	int *ret_changed, struct den_err *err)
 {
 	sqlite3 *db;
 	int r;
@@ -110,7 +114,8 @@ static int write_one(struct store *s, const char *sql, db_bind bind, const struc
 	return r;
 }
 
-int history_tag(struct store *s, const struct box_id *id, const char *tag, uint64_t number, struct den_err *err)
+int history_tag(struct store *s, const struct box_id *id, const char *tag, uint64_t number,
+	struct den_err *err)
 {
 	struct one o = { id->s, tag, number };
 
@@ -122,7 +127,8 @@ int history_untag(struct store *s, const struct box_id *id, const char *tag, str
 	struct one o = { id->s, tag, 0 };
 	int changed = 0;
 
-	if (write_one(s, "DELETE FROM tags WHERE box = ? AND tag = ?", bind_tag, &o, &changed, err) < 0)
+	if (write_one(s, "DELETE FROM tags WHERE box = ? AND tag = ?", bind_tag, &o, &changed,
+		    err) < 0)
 		return -1;
 	if (!changed)
 		return den_fail(err, DEN_NOT_FOUND, 0, "no tag '%s'; 'den log' shows them", tag);
@@ -132,8 +138,9 @@ int history_untag(struct store *s, const struct box_id *id, const char *tag, str
 int history_remove(struct store *s, const struct box_id *id, const uint64_t *numbers, size_t n,
 	struct den_err *err)
 {
-	static const char adopt[] = "UPDATE checkpoints SET parent = (SELECT parent FROM checkpoints AS gone"
-				    " WHERE gone.box = ?1 AND gone.number = ?2) WHERE box = ?1 AND parent = ?2";
+	static const char adopt[] =
+		"UPDATE checkpoints SET parent = (SELECT parent FROM checkpoints AS gone"
+		" WHERE gone.box = ?1 AND gone.number = ?2) WHERE box = ?1 AND parent = ?2";
 	static const char *const sql[] = { adopt, "DELETE FROM tags WHERE box = ? AND number = ?",
 		"DELETE FROM checkpoints WHERE box = ? AND number = ?" };
 	sqlite3 *db;
@@ -175,11 +182,15 @@ static void read_ckpt(sqlite3_stmt *st, struct ckpt *c)
 {
 	int kind = sqlite3_column_int(st, 4);
 
-	*c = (struct ckpt){ .number = (uint64_t)sqlite3_column_int64(st, 0), .parent = sqlite3_column_int64(st, 1),
-		.created_ms = sqlite3_column_int64(st, 2), .turn = (uint64_t)sqlite3_column_int64(st, 3),
+	*c = (struct ckpt){ .number = (uint64_t)sqlite3_column_int64(st, 0),
+		.parent = sqlite3_column_int64(st, 1),
+		.created_ms = sqlite3_column_int64(st, 2),
+		.turn = (uint64_t)sqlite3_column_int64(st, 3),
 		.kind = kind >= 0 && kind < CKPT_KINDS ? (enum ckpt_kind)kind : CKPT_MANUAL,
-		.message = column_str(st, 5), .origin = column_str(st, 6),
-		.size = (uint64_t)sqlite3_column_int64(st, 7), .tags = column_str(st, 8),
+		.message = column_str(st, 5),
+		.origin = column_str(st, 6),
+		.size = (uint64_t)sqlite3_column_int64(st, 7),
+		.tags = column_str(st, 8),
 		.used = sqlite3_column_int(st, 9) };
 	if (!c->tags)
 		c->tags = mem_strdup("");
@@ -190,20 +201,22 @@ static int bind_text(sqlite3_stmt *st, const void *arg)
 	return sqlite3_bind_text(st, 1, arg, -1, SQLITE_TRANSIENT);
 }
 
-static int list_of(sqlite3 *db, const char *id, struct ckpt **ret, size_t *n, struct den_err *err)
+int history_rows(sqlite3 *db, const char *id, struct ckpt **ret, size_t *n, struct den_err *err)
 {
 	static const char sql[] =
 		"SELECT number, parent, created_ms, turn, kind, message, origin, size,"
 		" (SELECT group_concat(tag, ' ') FROM tags WHERE tags.box = checkpoints.box"
 		"  AND tags.number = checkpoints.number),"
-		" EXISTS (SELECT 1 FROM checkpoints AS other WHERE other.origin = checkpoints.box || '@' ||"
+		" EXISTS (SELECT 1 FROM checkpoints AS other WHERE other.origin = checkpoints.box "
+		"|| '@' ||"
 		"  checkpoints.number) FROM checkpoints WHERE box = ? ORDER BY number";
 	sqlite3_stmt *st = NULL;
 	struct ckpt *all = NULL;
 	size_t len = 0;
 	int r = 0, step;
 
-	if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK || bind_text(st, id) != SQLITE_OK)
+	if (sqlite3_prepare_v2(db, sql, -1, &st, NULL) != SQLITE_OK ||
+		bind_text(st, id) != SQLITE_OK)
 		r = db_fail(db, "read", err);
 	while (r == 0 && (step = sqlite3_step(st)) != SQLITE_DONE) {
 		if (step != SQLITE_ROW) {
@@ -223,14 +236,15 @@ static int list_of(sqlite3 *db, const char *id, struct ckpt **ret, size_t *n, st
 	return 0;
 }
 
-int history_list(struct store *s, const struct box_id *id, struct ckpt **ret, size_t *n, struct den_err *err)
+int history_list(
+	struct store *s, const struct box_id *id, struct ckpt **ret, size_t *n, struct den_err *err)
 {
 	sqlite3 *db;
 	int r;
 
 	if (db_open(s, &db, err) < 0)
 		return -1;
-	r = list_of(db, id->s, ret, n, err);
+	r = history_rows(db, id->s, ret, n, err);
 	db_close(s, db);
 	return r;
 }
@@ -268,7 +282,8 @@ static int resolve_back(const struct ckpt *all, size_t n, const struct box_row *
 
 		if (!c || c->parent < 0)
 			return den_fail(err, DEN_NOT_FOUND, 0,
-				"there are only %llu checkpoints before head; 'den log' shows them", (unsigned long long)i);
+				"there are only %llu checkpoints before head; 'den log' shows them",
+				(unsigned long long)i);
 		at = (uint64_t)c->parent;
 	}
 	*ret = at;
@@ -289,7 +304,8 @@ int history_resolve(const struct ckpt *all, size_t n, const struct box_row *row,
 		ref = "0";
 	if (ref[0] == '~') {
 		if (parse_u64(ref[1] ? ref + 1 : "1", 0, 1000000, &number, &bad) < 0)
-			return den_fail(err, DEN_INVALID, 0, "'%.60s': write ~N, N checkpoints before head", ref);
+			return den_fail(err, DEN_INVALID, 0,
+				"'%.60s': write ~N, N checkpoints before head", ref);
 		return resolve_back(all, n, row, number, ret, err);
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -298,242 +314,13 @@ int history_resolve(const struct ckpt *all, size_t n, const struct box_row *row,
 			return 0;
 		}
 	}
-	if (parse_u64(ref, 0, INT64_MAX, &number, &bad) == 0 && (!number || history_find(all, n, number))) {
+	if (parse_u64(ref, 0, INT64_MAX, &number, &bad) == 0 &&
+		(!number || history_find(all, n, number))) {
 		*ret = number;
 		return 0;
 	}
-	return den_fail(err, DEN_NOT_FOUND, 0, "this box has no checkpoint '%.60s'; 'den log' shows them", ref);
-}
-
-/* ---- common ancestor ---- */
-
-/* A set of "ID@N", in the order they were reached. */
-struct points {
-	struct point {
-		char *name;
-		int64_t when;
-		bool done;    /* what is above it was followed */
-		size_t up[2]; /* what it came from: its parent, what it was forked from or merged with */
-		unsigned n_up;
-		bool common, passed; /* ancestor_in() */
-	} *v;
-	size_t n;
-};
-
-static struct point *points_find(const struct points *p, const char *name)
-{
-	for (size_t i = 0; i < p->n; i++)
-		if (!strcmp(p->v[i].name, name))
-			return &p->v[i];
-	return NULL;
-}
-
-static size_t points_add(struct points *p, const char *name, int64_t when)
-{
-	struct point *found = points_find(p, name);
-
-	if (found)
-		return (size_t)(found - p->v);
-	p->v = mem_realloc(p->v, (p->n + 1) * sizeof(*p->v));
-	p->v[p->n] = (struct point){ .name = mem_strdup(name), .when = when };
-	return p->n++;
-}
-
-static void point_up(struct point *p, size_t above)
-{
-	if (p->n_up < ARRAY_SIZE(p->up))
-		p->up[p->n_up++] = above;
-}
-
-static void points_free(struct points *p)
-{
-	for (size_t i = 0; i < p->n; i++)
-		free(p->v[i].name);
-	free(p->v);
-}
-
-static int point_parse(const char *point, struct box_id *id, uint64_t *number)
-{
-	const char *at = strchr(point, '@');
-	struct den_err err;
-	char name[64];
-
-	if (!at || (size_t)(at - point) >= sizeof(name))
-		return -1;
-	memcpy(name, point, (size_t)(at - point));
-	name[at - point] = '\0';
-	if (box_id_parse(name, id, &err) < 0)
-		return -1;
-	return parse_u64(at + 1, 0, INT64_MAX, number, &err);
-}
-
-static void point_name(char out[static 96], const char *id, uint64_t number)
-{
-	snprintf(out, 96, "%s@%llu", id, (unsigned long long)number);
-}
-
-/* Follows one box's line from a number up to its beginning, which has no row if the box was not forked. */
-static void points_line(struct points *p, const char *id, uint64_t number, const struct ckpt *all, size_t n)
-{
-	size_t below = SIZE_MAX;
-
-	for (;;) {
-		const struct ckpt *c = history_find(all, n, number);
-		char name[96];
-		size_t at;
-
-		point_name(name, id, number);
-		at = points_add(p, name, 1);
-		if (below != SIZE_MAX)
-			point_up(&p->v[below], at);
-		if (p->v[at].done)
-			return;
-		p->v[at].done = true;
-		if (!c)
-			return;
-		p->v[at].when = c->created_ms;
-		if (c->origin) {
-			size_t origin = points_add(p, c->origin, c->created_ms);
-
-			point_up(&p->v[at], origin);
-		}
-		if (c->parent < 0)
-			return;
-		below = at;
-		number = (uint64_t)c->parent;
-	}
-}
-
-/* Everything that ID@head came through: parents, what was forked from, what was merged in. */
-static int points_walk(sqlite3 *db, const char *id, uint64_t head, struct points *p, struct den_err *err)
-{
-	char name[96];
-
-	point_name(name, id, head);
-	points_add(p, name, 1);
-	for (size_t i = 0; i < p->n; i++) {
-		struct ckpt *all = NULL;
-		struct box_id box;
-		uint64_t number;
-		size_t n = 0;
-
-		if (p->v[i].done || point_parse(p->v[i].name, &box, &number) < 0)
-			continue;
-		if (list_of(db, box.s, &all, &n, err) < 0)
-			return -1;
-		points_line(p, box.s, number, all, n);
-		p->v[i].done = true;
-		ckpts_free(all, n);
-	}
-	return 0;
-}
-
-/* A checkpoint with that content: itself, or one that was forked from it. */
-static int point_content(sqlite3 *db, const char *point, struct box_id *id, uint64_t *number,
-	struct den_err *err)
-{
-	struct ckpt *all = NULL;
-	sqlite3_stmt *st = NULL;
-	size_t n = 0;
-	int found = 0;
-
-	if (point_parse(point, id, number) < 0)
-		return 0;
-	if (list_of(db, id->s, &all, &n, err) < 0)
-		return -1;
-	found = history_find(all, n, *number) != NULL;
-	ckpts_free(all, n);
-	if (!found && !*number) { /* a box's beginning has no row */
-		if (sqlite3_prepare_v2(db, "SELECT 1 FROM boxes WHERE id = ?", -1, &st, NULL) != SQLITE_OK ||
-			bind_text(st, id->s) != SQLITE_OK)
-			found = db_fail(db, "read", err);
-		else
-			found = sqlite3_step(st) == SQLITE_ROW;
-		sqlite3_finalize(st);
-		st = NULL;
-	}
-	if (found)
-		return found;
-	if (sqlite3_prepare_v2(db, "SELECT box, number FROM checkpoints WHERE origin = ? AND kind = 5 LIMIT 1", -1,
-		    &st, NULL) != SQLITE_OK || bind_text(st, point) != SQLITE_OK)
-		found = db_fail(db, "read", err);
-	else if (sqlite3_step(st) == SQLITE_ROW &&
-		box_id_parse((const char *)sqlite3_column_text(st, 0), id, err) == 0) {
-		*number = (uint64_t)sqlite3_column_int64(st, 1);
-		found = 1;
-	}
-	sqlite3_finalize(st);
-	return found;
-}
-
-/* Marks what those in common came through themselves: each has a newer one after it. */
-static void points_pass(struct points *p)
-{
-	auto_free size_t *todo = mem_alloc((2 * p->n + 1) * sizeof(*todo));
-	size_t n = 0;
-
-	for (size_t i = 0; i < p->n; i++) {
-		p->v[i].passed = false;
-		for (unsigned k = 0; p->v[i].common && k < p->v[i].n_up; k++)
-			todo[n++] = p->v[i].up[k];
-	}
-	while (n) {
-		struct point *at = &p->v[todo[--n]];
-
-		for (unsigned k = 0; !at->passed && !at->common && k < at->n_up; k++)
-			todo[n++] = at->up[k]; /* of one in common they are there already */
-		at->passed = true;
-	}
-}
-
-/* Times decide only between points of which neither came through the other: clocks are set back. */
-static struct point *points_newest(struct points *p)
-{
-	struct point *best = NULL;
-
-	points_pass(p);
-	for (size_t i = 0; i < p->n; i++)
-		if (p->v[i].common && !p->v[i].passed && (!best || p->v[i].when > best->when))
-			best = &p->v[i];
-	return best;
-}
-
-static int ancestor_in(sqlite3 *db, struct points *a, const struct points *b, struct box_id *ret_box,
-	uint64_t *ret_number, struct den_err *err)
-{
-	struct point *at;
-
-	for (size_t i = 0; i < a->n; i++)
-		a->v[i].common = points_find(b, a->v[i].name);
-	while ((at = points_newest(a))) {
-		int r = point_content(db, at->name, ret_box, ret_number, err);
-
-		if (r)
-			return r < 0 ? -1 : 0;
-		at->common = false; /* it is gone: maybe one before it is not */
-	}
 	return den_fail(err, DEN_NOT_FOUND, 0,
-		"the two boxes have no common checkpoint left; neither is a fork of the other");
-}
-
-int history_ancestor(struct store *s, const struct box_id *a, uint64_t a_head, const struct box_id *b,
-	uint64_t b_head, struct box_id *ret_box, uint64_t *ret_number, struct den_err *err)
-{
-	struct points pa = { 0 }, pb = { 0 };
-	sqlite3 *db;
-	int r;
-
-	if (db_open(s, &db, err) < 0)
-		return -1;
-	r = points_walk(db, a->s, a_head, &pa, err);
-	if (r == 0)
-		r = points_walk(db, b->s, b_head, &pb, err);
-	if (r == 0)
-		r = ancestor_in(db, &pa, &pb, ret_box, ret_number, err);
-	db_close(s, db);
-	points_free(&pa);
-	points_free(&pb);
-	return r;
+		"this box has no checkpoint '%.60s'; 'den log' shows them", ref);
 }
 
 /* ---- thinning ---- */
@@ -553,8 +340,8 @@ static int64_t thin_bucket(int64_t created_ms, int64_t now_ms)
 	return (int64_t)1 << 40 | created_ms / DAY_MS;
 }
 
-void history_thin(const struct ckpt *all, size_t n, const struct box_row *row, int64_t now_ms, uint64_t keep_ms,
-	bool all_of_them, uint64_t **ret, size_t *ret_n)
+void history_thin(const struct ckpt *all, size_t n, const struct box_row *row, int64_t now_ms,
+	uint64_t keep_ms, bool all_of_them, uint64_t **ret, size_t *ret_n)
 {
 	uint64_t *out = mem_alloc((n + 1) * sizeof(*out));
 	size_t len = 0;
@@ -564,8 +351,8 @@ void history_thin(const struct ckpt *all, size_t n, const struct box_row *row, i
 		int64_t bucket = thin_bucket(c->created_ms, now_ms);
 		bool newer = false;
 
-		if (c->number == row->head || (int64_t)c->number == row->pending || c->tags[0] || c->used ||
-			c->kind == CKPT_FORK || c->kind == CKPT_BASE)
+		if (c->number == row->head || (int64_t)c->number == row->pending || c->tags[0] ||
+			c->used || c->kind == CKPT_FORK || c->kind == CKPT_BASE)
 			continue;
 		if (keep_ms && now_ms - c->created_ms < (int64_t)MIN(keep_ms, (uint64_t)INT64_MAX))
 			continue;

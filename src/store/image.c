@@ -11,6 +11,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <time.h>
 
 #include "buf.h"
 #include "clock.h"
@@ -24,6 +25,8 @@
 #include "wire.h"
 
 #define DIR_FLAGS (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+#define LOCK_EVERY_MS 20
+#define LOCK_TRIES 100
 #define LAYERS_TEXT_MAX (IMAGE_LAYERS_MAX * 1024U)
 
 /* ---- the folder ---- */
@@ -41,6 +44,22 @@ int image_dir(struct store *s, int *ret, struct den_err *err)
 	return 0;
 }
 
+/* Who makes a template holds it shared as long as that takes, minutes maybe: nobody waits that long
+ * without a word. */
+static int lock_alone(int fd, struct den_err *err)
+{
+	for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; tries++) {
+		if (errno != EINTR && errno != EWOULDBLOCK)
+			return den_fail_sys(err, errno, "lock the templates");
+		if (tries >= LOCK_TRIES)
+			return den_fail(err, DEN_CONFLICT, 0,
+				"a template is just being made (a commit, a build or an import); "
+				"try again when that is done");
+		nanosleep(&(struct timespec){ .tv_nsec = LOCK_EVERY_MS * 1000000L }, NULL);
+	}
+	return 0;
+}
+
 int image_lock(struct store *s, bool exclusive, int *ret_fd, struct den_err *err)
 {
 	auto_fd dirfd = -1, fd = -1;
@@ -50,7 +69,9 @@ int image_lock(struct store *s, bool exclusive, int *ret_fd, struct den_err *err
 	fd = openat(dirfd, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return den_fail_sys(err, errno, "open the lock of the templates");
-	while (flock(fd, exclusive ? LOCK_EX : LOCK_SH) < 0)
+	if (exclusive && lock_alone(fd, err) < 0)
+		return -1;
+	while (!exclusive && flock(fd, LOCK_SH) < 0)
 		if (errno != EINTR)
 			return den_fail_sys(err, errno, "lock the templates");
 	*ret_fd = fd_take(&fd);
@@ -109,7 +130,8 @@ int image_list(struct store *s, char ***ret, struct den_err *err)
 /* ---- reading ---- */
 
 /* A text has no NUL inside; ret_len: NULL for a text. */
-static int part_read(int dirfd, const char *name, size_t max, char **ret, size_t *ret_len, struct den_err *err)
+static int part_read(
+	int dirfd, const char *name, size_t max, char **ret, size_t *ret_len, struct den_err *err)
 {
 	auto_fd fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	auto_free char *text = NULL;
@@ -139,7 +161,8 @@ static int meta_line(const char *key, const char *value, struct image *img, stru
 		return 0;
 	}
 	if (strcmp(key, "created") && strcmp(key, "size"))
-		return den_fail(err, DEN_INVALID, 0, "'meta': '%s' is not understood", tar_show(key).s);
+		return den_fail(
+			err, DEN_INVALID, 0, "'meta': '%s' is not understood", tar_show(key).s);
 	if (parse_u64(value, 0, INT64_MAX, &n, err) < 0)
 		return den_wrap(err, "'meta': %s", key);
 	if (key[0] == 'c')
@@ -159,7 +182,8 @@ static int meta_get(char *text, struct image *img, struct den_err *err)
 		if (!value && !*key && !text)
 			break; /* after the last line */
 		if (!value)
-			return den_fail(err, DEN_INVALID, 0, "'meta': '%s' has no value", tar_show(key).s);
+			return den_fail(
+				err, DEN_INVALID, 0, "'meta': '%s' has no value", tar_show(key).s);
 		if (meta_line(key, value, img, err) < 0)
 			return -1;
 	}
@@ -178,7 +202,8 @@ static int parts_read(int fd, const char *id, struct image *img, struct den_err 
 		part_read(fd, "meta", 4096, &meta, NULL, err) < 0 || meta_get(meta, img, err) < 0 ||
 		part_read(fd, "detail", IMAGE_DETAIL_MAX, &img->detail, NULL, err) < 0)
 		return -1;
-	if (part_read(fd, "config", IMAGE_CONFIG_MAX, &img->config, NULL, &none) < 0 && none.sys != ENOENT)
+	if (part_read(fd, "config", IMAGE_CONFIG_MAX, &img->config, NULL, &none) < 0 &&
+		none.sys != ENOENT)
 		return den_fail(err, none.code, 0, "%.200s", none.msg);
 	p.parent = img->parent;
 	p.config = img->config;
@@ -198,7 +223,8 @@ static int parts_read(int fd, const char *id, struct image *img, struct den_err 
 static int damaged(struct den_err *err, const char *id)
 {
 	if (err && (err->code == DEN_DENIED || (err->code == DEN_LIMIT && err->sys)))
-		return den_wrap(err, "template %.12s", id); /* ours is the trouble: no descriptors, no memory */
+		return den_wrap(err, "template %.12s",
+			id); /* ours is the trouble: no descriptors, no memory */
 	if (err)
 		err->code = DEN_INTERNAL; /* it is nothing that the caller asked for */
 	return den_wrap(err, "template %.12s is damaged; remove it and make it again", id);
@@ -213,7 +239,8 @@ int image_get(struct store *s, const char *id, struct image *ret, struct den_err
 		return den_fail(err, DEN_INVALID, 0, "'%s' is no id of a template", tar_show(id).s);
 	fd = openat(s->fd, image_path(id).s, DIR_FLAGS);
 	if (fd < 0 && errno == ENOENT)
-		return den_fail(err, DEN_NOT_FOUND, 0, "no template %.12s; 'den template ls' lists them", id);
+		return den_fail(err, DEN_NOT_FOUND, 0,
+			"no template %.12s; 'den template ls' lists them", id);
 	if (fd < 0) {
 		den_fail_sys(err, errno, "open");
 		return damaged(err, id);
@@ -240,7 +267,8 @@ static int part_write(int dirfd, const char *name, const void *p, size_t n, stru
 	return fsync(fd) < 0 ? den_fail_sys(err, errno, "write '%s' to disk", name) : 0;
 }
 
-static int parts_write(int fd, const struct image *img, const struct image_parts *p, struct den_err *err)
+static int parts_write(
+	int fd, const struct image *img, const struct image_parts *p, struct den_err *err)
 {
 	auto_buf meta = { 0 };
 	const char *detail = img->detail ? img->detail : "";
@@ -267,9 +295,10 @@ static bool image_is_whole(struct store *s, const char *id)
 	return true;
 }
 
-/* The folder gets its name. Somebody else may have made the same at the same time: then theirs stays,
- * unless it is damaged, when ours takes its place. */
-static int folder_name(struct store *s, int dirfd, const char *tmp, const char *id, struct den_err *err)
+/* The folder gets its name. Somebody else may have made the same at the same time: then theirs
+ * stays, unless it is damaged, when ours takes its place. */
+static int folder_name(
+	struct store *s, int dirfd, const char *tmp, const char *id, struct den_err *err)
 {
 	char name[80];
 
@@ -287,8 +316,8 @@ static int folder_name(struct store *s, int dirfd, const char *tmp, const char *
 	return 0;
 }
 
-static int folder_write(struct store *s, const struct image *img, const struct image_parts *p, const char *id,
-	struct den_err *err)
+static int folder_write(struct store *s, const struct image *img, const struct image_parts *p,
+	const char *id, struct den_err *err)
 {
 	auto_fd dirfd = -1, fd = -1;
 	uint64_t random;
@@ -396,8 +425,8 @@ static int layer_stack(const struct pool *p, const struct image_layer *l, struct
 		if (!strcmp(t->trees[i].at, l->at))
 			tree = &t->trees[i];
 	if (!tree)
-		return den_fail(err, DEN_INTERNAL, 0, "layer %.12s belongs to '%s', which is not there", l->hex,
-			l->at);
+		return den_fail(err, DEN_INTERNAL, 0,
+			"layer %.12s belongs to '%s', which is not there", l->hex, l->at);
 	if (layer_is_opaque(fd)) {
 		strv_free(tree->lowers);
 		tree->lowers = NULL;
@@ -407,14 +436,16 @@ static int layer_stack(const struct pool *p, const struct image_layer *l, struct
 	return 0;
 }
 
-static int ground_open(struct store *s, const struct image *img, struct template *t, struct den_err *err)
+static int ground_open(
+	struct store *s, const struct image *img, struct template *t, struct den_err *err)
 {
 	if (img->parent) {
 		const char *version = img->parent + strlen(HOST_PREFIX);
 
 		if (template_open_version(s->fd, s->path, "host", version, t, err) < 0)
 			return den_wrap(err, "what it stands on");
-		/* Owners were given at the first start of the box that the layers come from: they hold them. */
+		/* Owners were given at the first start of the box that the layers come from: they
+		 * hold them. */
 		if (img->n_layers) {
 			free(t->owners_path);
 			t->owners_path = NULL;

@@ -60,56 +60,61 @@ struct image {
 	char *config, *detail;
 	int64_t created_ms;
 	uint64_t size; /* bytes of its layers */
-	char *damage; /* image_each(): why it cannot be read, and only id is set; NULL: it is whole */
+	/* image_each(): why it cannot be read, and only id is set; NULL: it is whole */
+	char *damage;
 };
 void image_free(struct image *i);
 
-/* "debian:12", "registry.example:5000/a/b:Tag", at most IMAGE_NAME_MAX bytes; "host" and "empty" are
- * reserved, and so is what could be an id. */
+/* "debian:12", "registry.example:5000/a/b:Tag", at most IMAGE_NAME_MAX bytes; "host" and "empty"
+ * are reserved, and so is what could be an id. */
 int image_name_check(const char *name, struct den_err *err);
 
-/* flock() of templates/.lock; ends with close(*ret_fd). It is template_open()'s too, so who holds it may
- * not call template_open("host") (template_open_version() is fine), image_untag() or image_sweep(). Who
- * holds it shared may call everything else here. */
+/* flock() of templates/.lock; ends with close(*ret_fd). It is template_open()'s too, so who holds
+ * it may not call template_open("host") (template_open_version() is fine), image_untag() or
+ * image_sweep(). Who holds it shared may call everything else here. Exclusive: DEN_CONFLICT with
+ * EWOULDBLOCK when others have not let go of it in two seconds. */
 int image_lock(struct store *s, bool exclusive, int *ret_fd, struct den_err *err);
 
-/* Writes templates/i-HEX (img->id is set by it) and gives it a name (may be NULL; an existing name moves
- * to it). The layers are in the pool already. On disk when it returns. created_ms 0: now. An image that is
- * there already stays as it is, unless it is damaged. */
+/* Writes templates/i-HEX (img->id is set by it) and gives it a name (may be NULL; an existing name
+ * moves to it). The layers are in the pool already. On disk when it returns. created_ms 0: now. An
+ * image that is there already stays as it is, unless it is damaged. */
 int image_put(struct store *s, struct image *img, const char *name, struct den_err *err);
 /* By name, by id, or by a prefix of an id (12 or more). */
 int image_find(struct store *s, const char *ref, char ret_id[static 65], struct den_err *err);
 int image_get(struct store *s, const char *id, struct image *ret, struct den_err *err);
-/* As template_open(): trees with absolute paths; t.name and t.version are the id. A layer whose root is
- * opaque ends its tree: overlayfs itself does not look at that mark. ret_defaults may be NULL. */
+/* As template_open(): trees with absolute paths; t.name and t.version are the id. A layer whose
+ * root is opaque ends its tree: overlayfs itself does not look at that mark. ret_defaults may be
+ * NULL. */
 int image_open(struct store *s, const struct pool *p, const char *id, struct template *ret,
 	struct image_defaults *ret_defaults, struct den_err *err);
 int image_tag(struct store *s, const char *id, const char *name, struct den_err *err);
-/* Takes a name away; the image goes when nothing needs it (image_sweep()). DEN_CONFLICT if it is the last
- * name and a box stands on it, unless force. */
+/* Takes a name away; the image goes when nothing needs it (image_sweep()). DEN_CONFLICT if it is
+ * the last name and a box stands on it, unless force. */
 int image_untag(struct store *s, const char *name, bool force, struct den_err *err);
 /* Each name, sorted; no lock is held meanwhile. fn returns -1 to stop. */
 int image_each(struct store *s, int (*fn)(const char *name, const struct image *img, void *user,
 	struct den_err *err), void *user, struct den_err *err);
-/* A layer that an earlier import made of the same tar. 1: *ret filled in, image_layer_free(); 0: none. */
+/* A layer that an earlier import made of the same tar. 1: *ret filled in, image_layer_free(); 0:
+ * none. */
 int image_layer_by_diff(struct store *s, const char *diff_id, struct image_layer *ret);
-/* Does an image, named or not, stand on this version of "host"? For template_sweep(): true also when it
- * cannot be told. */
+/* Does an image, named or not, stand on this version of "host"? For template_sweep(): true also
+ * when it cannot be told. */
 bool image_needs_host(struct store *s, const char *version);
-/* Removes images that nothing needs, then layers that no image has. p may be NULL: no pool, no layers. If
- * an image that is needed is damaged no layer is removed, and after everything else that is an error.
- * removed may be NULL. */
-int image_sweep(struct store *s, struct pool *p, void (*removed)(const char *what, void *user), void *user,
-	struct den_err *err);
+/* Removes images that nothing needs, then layers that no image has. p may be NULL: no pool, no
+ * layers. If an image that is needed is damaged no layer is removed, and after everything else that
+ * is an error. removed may be NULL. */
+int image_sweep(struct store *s, struct pool *p, void (*removed)(const char *what, void *user),
+	void *user, struct den_err *err);
 
 /* ---- layer.c */
 
-/* The digest of a tree: SHA-256 over its entries in byte order (path, type, mode, owner, size, target,
- * device, xattrs without overlay's private ones but "opaque", content). Times are not part of it, nor is
- * which files are one by hard links. *ret_bytes (may be NULL): content that is not zeros, each file once. */
+/* The digest of a tree: SHA-256 over its entries in byte order (path, type, mode, owner, size,
+ * target, device, xattrs without overlay's private ones but "opaque", content). Times are not part
+ * of it, nor is which files are one by hard links. *ret_bytes (may be NULL): content that is not
+ * zeros, each file once. */
 int layer_digest(int dirfd, char ret_hex[static 65], uint64_t *ret_bytes, struct den_err *err);
 /* After unpacking an image's layer as it is: ".wh.X" becomes a whiteout, ".wh..wh..opq" the opaque
- * mark; overlayfs's private xattrs and whiteouts of the unpacking box go, so it is done once. A ".wh.X"
- * beside X hides the X of layers below: a directory X becomes opaque. Hostile input: beneath dirfd, no
- * link followed. */
+ * mark; overlayfs's private xattrs and whiteouts of the unpacking box go, so it is done once. A
+ * ".wh.X" beside X hides the X of layers below: a directory X becomes opaque. Hostile input:
+ * beneath dirfd, no link followed. */
 int layer_convert(int dirfd, struct den_err *err);

@@ -70,7 +70,8 @@ int image_name_check(const char *name, struct den_err *err)
 	size_t n = tag ? (size_t)(tag - name) : strlen(name);
 
 	if (strlen(name) > IMAGE_NAME_MAX)
-		return den_fail(err, DEN_INVALID, 0, "a template's name has at most %d bytes", IMAGE_NAME_MAX);
+		return den_fail(err, DEN_INVALID, 0, "a template's name has at most %d bytes",
+			IMAGE_NAME_MAX);
 	if ((n == 4 && !strncmp(name, "host", n)) || (n == 5 && !strncmp(name, "empty", n)))
 		return den_fail(err, DEN_INVALID, 0, "the name '%.*s' is den's own; choose another",
 			(int)n, name);
@@ -88,7 +89,8 @@ int image_name_check(const char *name, struct den_err *err)
 /* ---- rows ---- */
 
 /* The first column of all rows; arg, if there is one, is the only parameter. */
-static int column_get(sqlite3 *db, const char *sql, const char *arg, char ***ret, struct den_err *err)
+static int column_get(
+	sqlite3 *db, const char *sql, const char *arg, char ***ret, struct den_err *err)
 {
 	auto_strv rows = NULL;
 	sqlite3_stmt *st = NULL;
@@ -110,7 +112,8 @@ static int column_get(sqlite3 *db, const char *sql, const char *arg, char ***ret
 	return 0;
 }
 
-static int column_read(struct store *s, const char *sql, const char *arg, char ***ret, struct den_err *err)
+static int column_read(
+	struct store *s, const char *sql, const char *arg, char ***ret, struct den_err *err)
 {
 	sqlite3 *db;
 	int r;
@@ -150,7 +153,8 @@ static int name_move(sqlite3 *db, const struct name_row *row, char **ret_old, st
 	auto_strv names = NULL;
 
 	if (column_get(db, SELECT_IMAGE, row->name, &old, err) < 0 ||
-		db_run(db, "INSERT OR REPLACE INTO templates VALUES (?,?,?)", bind_put, row, err) < 0)
+		db_run(db, "INSERT OR REPLACE INTO templates VALUES (?,?,?)", bind_put, row, err) <
+			0)
 		return -1;
 	if (!old || !strcmp(old[0], row->id))
 		return 0;
@@ -193,7 +197,8 @@ int image_tag(struct store *s, const char *id, const char *name, struct den_err 
 	return image_name_put(s, name, id, err);
 }
 
-static int name_remove(sqlite3 *db, const char *name, bool force, char **ret_last, struct den_err *err)
+static int name_remove(
+	sqlite3 *db, const char *name, bool force, char **ret_last, struct den_err *err)
 {
 	auto_strv image = NULL;
 	auto_strv names = NULL;
@@ -203,14 +208,15 @@ static int name_remove(sqlite3 *db, const char *name, bool force, char **ret_las
 	if (column_get(db, SELECT_IMAGE, name, &image, err) < 0)
 		return -1;
 	if (!image)
-		return den_fail(err, DEN_NOT_FOUND, 0, "no template '%s'; 'den template ls' lists them",
-			tar_show(name).s);
+		return den_fail(err, DEN_NOT_FOUND, 0,
+			"no template '%s'; 'den template ls' lists them", tar_show(name).s);
 	if (column_get(db, SELECT_NAMES, image[0], &names, err) < 0 ||
 		column_get(db, "SELECT id FROM boxes WHERE version = ?", image[0], &boxes, err) < 0)
 		return -1;
 	if (strv_len(names) == 1 && boxes && !force)
 		return den_fail(err, DEN_CONFLICT, 0,
-			"%zu box%s on template '%s' (%s%s); remove %s first, or take the name away with --force",
+			"%zu box%s on template '%s' (%s%s); remove %s first, or take the name away "
+			"with --force",
 			strv_len(boxes), boxes[1] ? "es stand" : " stands", name, boxes[0],
 			boxes[1] ? ", ..." : "", boxes[1] ? "them" : "it");
 	if (db_run(db, "DELETE FROM templates WHERE name = ?", bind_name, &row, err) < 0)
@@ -240,12 +246,14 @@ int image_untag(struct store *s, const char *name, bool force, struct den_err *e
 
 int image_needed(struct store *s, char ***ret, struct den_err *err)
 {
-	return column_read(s, "SELECT image FROM templates UNION SELECT version FROM boxes", NULL, ret, err);
+	return column_read(
+		s, "SELECT image FROM templates UNION SELECT version FROM boxes", NULL, ret, err);
 }
 
 /* ---- looking ---- */
 
-static int find_prefix(struct store *s, const char *ref, char ret_id[static 65], struct den_err *err)
+static int find_prefix(
+	struct store *s, const char *ref, char ret_id[static 65], struct den_err *err)
 {
 	auto_strv ids = NULL;
 	const char *found = NULL;
@@ -259,9 +267,11 @@ static int find_prefix(struct store *s, const char *ref, char ret_id[static 65],
 			count++;
 		}
 	if (count > 1)
-		return den_fail(err, DEN_INVALID, 0, "'%s' fits %u templates; give more of the id", ref, count);
+		return den_fail(err, DEN_INVALID, 0, "'%s' fits %u templates; give more of the id",
+			ref, count);
 	if (!found)
-		return den_fail(err, DEN_NOT_FOUND, 0, "no template '%s'; 'den template ls' lists them", ref);
+		return den_fail(err, DEN_NOT_FOUND, 0,
+			"no template '%s'; 'den template ls' lists them", ref);
 	memcpy(ret_id, found, 65);
 	return 0;
 }
@@ -275,8 +285,8 @@ int image_find(struct store *s, const char *ref, char ret_id[static 65], struct 
 	if (image_name_check(ref, NULL) == 0 && column_read(s, SELECT_IMAGE, ref, &image, err) < 0)
 		return -1;
 	if (!image)
-		return den_fail(err, DEN_NOT_FOUND, 0, "no template '%s'; 'den template ls' lists them",
-			tar_show(ref).s);
+		return den_fail(err, DEN_NOT_FOUND, 0,
+			"no template '%s'; 'den template ls' lists them", tar_show(ref).s);
 	if (!hex_is_digest(image[0]))
 		return den_fail(err, DEN_INTERNAL, 0,
 			"database: template '%s' has no id; remove it and make it again", ref);
@@ -318,7 +328,8 @@ int image_each(struct store *s, int (*fn)(const char *name, const struct image *
 
 	if (image_lock(s, false, &lock, err) < 0)
 		return -1;
-	r = column_read(s, "SELECT image || char(9) || name FROM templates ORDER BY name", NULL, &rows, err);
+	r = column_read(s, "SELECT image || char(9) || name FROM templates ORDER BY name", NULL,
+		&rows, err);
 	list = mem_zalloc((strv_len(rows) + 1) * sizeof(*list));
 	if (r == 0)
 		r = named_read(s, rows, list, err);

@@ -70,7 +70,8 @@ static bool path_is_plain(const char *s)
 	size_t n = strlen(s);
 
 	if (n == 0 || n > SUB_MAX ||
-		strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/") != n)
+		strspn(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/") !=
+			n)
 		return false;
 	for (const char *p = s; p; p = strchr(p, '/')) {
 		size_t len;
@@ -94,10 +95,11 @@ static int layer_check(const struct image *img, const struct image_layer *l, str
 	if (!root && (!l->at || l->at[0] != '/' || !path_is_plain(l->at + 1)))
 		return den_fail(err, DEN_INVALID, 0, "a layer's tree is not a plain path");
 	if (!root && !img->parent)
-		return den_fail(err, DEN_INVALID, 0, "a layer belongs to '%s', which has nothing below it",
-			l->at);
+		return den_fail(err, DEN_INVALID, 0,
+			"a layer belongs to '%s', which has nothing below it", l->at);
 	if (l->diff_id && (strncmp(l->diff_id, "sha256:", 7) || !hex_is_digest(l->diff_id + 7)))
-		return den_fail(err, DEN_INVALID, 0, "'%s' is no digest of a layer", tar_show(l->diff_id).s);
+		return den_fail(err, DEN_INVALID, 0, "'%s' is no digest of a layer",
+			tar_show(l->diff_id).s);
 	return 0;
 }
 
@@ -109,8 +111,8 @@ int image_check(const struct image *img, struct den_err *err)
 	if (!img->parent && !img->n_layers)
 		return den_fail(err, DEN_INVALID, 0, "a template needs a layer");
 	if (img->n_layers > IMAGE_LAYERS_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "%zu layers are too many; %d can be stacked", img->n_layers,
-			IMAGE_LAYERS_MAX);
+		return den_fail(err, DEN_LIMIT, 0, "%zu layers are too many; %d can be stacked",
+			img->n_layers, IMAGE_LAYERS_MAX);
 	if (img->config && strlen(img->config) > IMAGE_CONFIG_MAX)
 		return den_fail(err, DEN_LIMIT, 0, "the configuration has more than %u MiB",
 			IMAGE_CONFIG_MAX >> 20);
@@ -145,7 +147,8 @@ static int strv_get(const struct wire_value *v, char ***ret, struct den_err *err
 	if (v->len > ARG_MAX_TEXT || memchr(v->p, '\0', v->len))
 		return den_fail(err, DEN_INVALID, 0, "field %u is too long or has a NUL", v->tag);
 	if (v->tag == F_ENV && (v->len == 0 || v->p[0] == '=' || !memchr(v->p, '=', v->len)))
-		return den_fail(err, DEN_INVALID, 0, "a variable of the environment is not NAME=value");
+		return den_fail(
+			err, DEN_INVALID, 0, "a variable of the environment is not NAME=value");
 	strv_addn(ret, v->p, v->len);
 	return 0;
 }
@@ -212,18 +215,21 @@ void image_layers_put(struct buf *b, const struct image *img)
 	for (size_t i = 0; i < img->n_layers; i++) {
 		const struct image_layer *l = &img->layers[i];
 
-		buf_addf(b, "%s\t%s\t%s\t%s\n", l->hex, l->sub, l->at, l->diff_id ? l->diff_id : "-");
+		buf_addf(b, "%s\t%s\t%s\t%s\n", l->hex, l->sub, l->at,
+			l->diff_id ? l->diff_id : "-");
 	}
 }
 
 static int layer_get(char *line, struct image *img, struct den_err *err)
 {
-	const char *hex = strsep(&line, "\t"), *sub = strsep(&line, "\t"), *at = strsep(&line, "\t");
+	const char *hex = strsep(&line, "\t"), *sub = strsep(&line, "\t"),
+		   *at = strsep(&line, "\t");
 	const char *diff = strsep(&line, "\t");
 	struct image_layer l = { 0 };
 
 	if (!diff || line || !hex_is_digest(hex))
-		return den_fail(err, DEN_INVALID, 0, "not a layer: '%s'", tar_show(hex ? hex : "").s);
+		return den_fail(
+			err, DEN_INVALID, 0, "not a layer: '%s'", tar_show(hex ? hex : "").s);
 	if (img->n_layers == IMAGE_LAYERS_MAX)
 		return den_fail(err, DEN_LIMIT, 0, "more than %d layers", IMAGE_LAYERS_MAX);
 	memcpy(l.hex, hex, sizeof(l.hex));

@@ -1,9 +1,9 @@
 /*
  * Whole-store questions about images: which layer came from which tar, and what nobody needs.
  *
- * Sweeping is done under the exclusive lock, so nobody is between finding something and writing down
- * that he needs it (image.h, invariant 3). What goes is only renamed there; freeing it, which takes as
- * long as it is large, comes after the lock was given back.
+ * Sweeping is done under the exclusive lock, so nobody is between finding something and writing
+ * down that he needs it (image.h, invariant 3). What goes is only renamed there; freeing it, which
+ * takes as long as it is large, comes after the lock was given back.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -138,7 +138,8 @@ static int layer_drop(struct sweep *w, const char *hex, struct den_err *err)
 
 static int layers_sweep(struct sweep *w, struct den_err *err)
 {
-	int fd = openat(w->pool->fd, "layers", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), r = 0;
+	int fd = openat(w->pool->fd, "layers", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC),
+	    r = 0;
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	auto_strv drop = NULL;
 	struct dirent *de;
@@ -153,7 +154,8 @@ static int layers_sweep(struct sweep *w, struct den_err *err)
 	while ((de = readdir(d))) {
 		struct stat st;
 
-		/* The change time: when it got this name. Its modification time is the box's to choose. */
+		/* The change time: when it got this name. Its modification time is the box's to
+		 * choose. */
 		if (hex_is_digest(de->d_name) && !has(w->layers, de->d_name) &&
 			fstatat(fd, de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 			(has(w->orphans, de->d_name) || is_old(&st.st_ctim)))
@@ -181,8 +183,8 @@ static int sweep_locked(struct sweep *w, struct den_err *err)
 	return layers_sweep(w, err);
 }
 
-int image_sweep(struct store *s, struct pool *p, void (*removed)(const char *what, void *user), void *user,
-	struct den_err *err)
+int image_sweep(struct store *s, struct pool *p, void (*removed)(const char *what, void *user),
+	void *user, struct den_err *err)
 {
 	struct sweep w = { .s = s, .pool = p, .removed = removed, .user = user };
 	int r = sweep_locked(&w, err);

@@ -3,12 +3,12 @@
  *
  * Theory of operation. Whatever is in the tree was made by a box or by a stranger's archive. Both
  * halves go through walk.h, so they stay beneath the directory they were given, follow no link, and
- * hold a bounded number of descriptors at any depth. Only what an O_PATH descriptor has shown to be a
- * regular file is opened for reading: opening a fifo may hang, opening a device may do anything.
+ * hold a bounded number of descriptors at any depth. Only what an O_PATH descriptor has shown to be
+ * a regular file is opened for reading: opening a fifo may hang, opening a device may do anything.
  * Attributes are read through /proc/self/fd/N/NAME, which needs no opening at all.
  *
- * What goes into the digest, in this order, all numbers as 64 bits little-endian and all strings with
- * their length before them, so that no two trees give the same bytes:
+ * What goes into the digest, in this order, all numbers as 64 bits little-endian and all strings
+ * with their length before them, so that no two trees give the same bytes:
  *   an entry     type, name, mode, owner, group; then by type: size and the content's own digest;
  *                target; device number; then the attributes, sorted
  *   a whiteout   'w' and its name: who made it, and with which mode, means nothing
@@ -37,8 +37,8 @@
 #define LINK_SLOTS 4096U
 #define OPAQUE "user.overlay.opaque"
 
-/* The content of a file with several names, so that it is read once. A slot is taken over by the next
- * file that falls on it: what is lost is time. */
+/* The content of a file with several names, so that it is read once. A slot is taken over by the
+ * next file that falls on it: what is lost is time. */
 struct link_slot {
 	dev_t dev;
 	ino_t ino;
@@ -89,8 +89,8 @@ static void put_bytes(struct sha256 *s, const void *p, size_t n)
 }
 
 /* Those that are a part of the file wherever it is. What belongs to one machine or one file system
- * (security labels, btrfs properties) would make the same tree another one elsewhere, and trusted.* is
- * seen by some readers only. */
+ * (security labels, btrfs properties) would make the same tree another one elsewhere, and trusted.*
+ * is seen by some readers only. */
 static bool attr_counts(const char *name)
 {
 	static const char overlay[] = "user.overlay.", nested[] = "user.overlay.overlay.";
@@ -99,7 +99,8 @@ static bool attr_counts(const char *name)
 		return !strncmp(name, nested, strlen(nested)) || !strcmp(name, OPAQUE) ||
 			!strcmp(name, "user.overlay.whiteout");
 	return !strncmp(name, "user.", 5) || !strcmp(name, "security.capability") ||
-		!strcmp(name, "system.posix_acl_access") || !strcmp(name, "system.posix_acl_default");
+	       !strcmp(name, "system.posix_acl_access") ||
+	       !strcmp(name, "system.posix_acl_default");
 }
 
 /* Capabilities of a file may name the root user of the namespace they count in, and whether they do
@@ -185,7 +186,8 @@ static int chunk_read(int fd, uint8_t *p, size_t n, uint64_t at, struct den_err 
 		if (r < 0)
 			return den_fail_sys(err, errno, "read");
 		if (r == 0)
-			return den_fail(err, DEN_CONFLICT, 0, "it became shorter while it was being read");
+			return den_fail(
+				err, DEN_CONFLICT, 0, "it became shorter while it was being read");
 		p += r;
 		n -= (size_t)r;
 		at += (uint64_t)r;
@@ -193,7 +195,8 @@ static int chunk_read(int fd, uint8_t *p, size_t n, uint64_t at, struct den_err 
 	return 0;
 }
 
-static int content_digest(struct digest *d, int fd, uint64_t size, uint8_t sum[static 32], struct den_err *err)
+static int content_digest(
+	struct digest *d, int fd, uint64_t size, uint8_t sum[static 32], struct den_err *err)
 {
 	struct sha256 sha;
 
@@ -280,7 +283,8 @@ static int regular_add(struct digest *d, int dirfd, const char *name, struct den
 	return file_add(d, fd, &st, err);
 }
 
-static int entry_add(struct digest *d, int dirfd, const char *name, const struct stat *st, struct den_err *err)
+static int entry_add(
+	struct digest *d, int dirfd, const char *name, const struct stat *st, struct den_err *err)
 {
 	int r = 0;
 
@@ -365,12 +369,13 @@ int layer_digest(int dirfd, char ret_hex[static 65], uint64_t *ret_bytes, struct
 
 /* ---- from an unpacked archive to a layer ---- */
 
-/* What the unpacking box's overlayfs wrote down for itself. What is nested ("user.overlay.overlay.*")
- * is what the archive itself said, escaped: content like any other. */
+/* What the unpacking box's overlayfs wrote down for itself. What is nested
+ * ("user.overlay.overlay.*") is what the archive itself said, escaped: content like any other. */
 static bool attr_is_private(const char *name)
 {
-	return (!strncmp(name, "user.overlay.", 13) && strncmp(name, "user.overlay.overlay.", 21)) ||
-		!strncmp(name, "trusted.overlay.", 16);
+	return (!strncmp(name, "user.overlay.", 13) &&
+		       strncmp(name, "user.overlay.overlay.", 21)) ||
+	       !strncmp(name, "trusted.overlay.", 16);
 }
 
 static int attrs_strip(int dirfd, const char *name, char *names, struct den_err *err)
@@ -397,8 +402,8 @@ static int entry_strip(struct walk *w, const struct walk_entry *e, void *names, 
 	return 0;
 }
 
-/* What the marker hides is gone from the layers below. Something of that name in this layer stays; a
- * directory then begins empty. */
+/* What the marker hides is gone from the layers below. Something of that name in this layer stays;
+ * a directory then begins empty. */
 static int hide(int dirfd, const char *name, struct den_err *err)
 {
 	struct proc_name path = proc_name(dirfd, name);
@@ -414,8 +419,8 @@ static int hide(int dirfd, const char *name, struct den_err *err)
 	return 0;
 }
 
-/* The second pass: markers become what they mean. Whiteouts made here have names that the walk did not
- * read, so it does not meet them. */
+/* The second pass: markers become what they mean. Whiteouts made here have names that the walk did
+ * not read, so it does not meet them. */
 static int entry_mark(struct walk *w, const struct walk_entry *e, void *user, struct den_err *err)
 {
 	const char *hidden = e->name + 4;
@@ -424,7 +429,8 @@ static int entry_mark(struct walk *w, const struct walk_entry *e, void *user, st
 	(void)user;
 	if (strncmp(e->name, ".wh.", 4) != 0)
 		return 0;
-	if (!opaque && !strncmp(hidden, ".wh.", 4)) { /* aufs's own, in old archives: means nothing */
+	/* aufs's own, in old archives: means nothing */
+	if (!opaque && !strncmp(hidden, ".wh.", 4)) {
 		if (S_ISDIR(e->st.st_mode))
 			walk_skip(w);
 		return tree_remove_at(e->dirfd, e->name, err);
@@ -448,7 +454,8 @@ static int times_keep(int dirfd, const char *name, const struct stat *was, struc
 	struct timespec ts[2] = { was->st_atim, was->st_mtim };
 	struct stat st;
 
-	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtim.tv_sec == was->st_mtim.tv_sec &&
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+		st.st_mtim.tv_sec == was->st_mtim.tv_sec &&
 		st.st_mtim.tv_nsec == was->st_mtim.tv_nsec)
 		return 0;
 	if (utimensat(dirfd, name, ts, AT_SYMLINK_NOFOLLOW) < 0 && errno != ENOENT)
@@ -456,7 +463,8 @@ static int times_keep(int dirfd, const char *name, const struct stat *was, struc
 	return 0;
 }
 
-typedef int (*entry_fn)(struct walk *w, const struct walk_entry *e, void *user, struct den_err *err);
+typedef int (*entry_fn)(
+	struct walk *w, const struct walk_entry *e, void *user, struct den_err *err);
 
 static int pass(int dirfd, entry_fn fn, void *user, struct den_err *err)
 {
@@ -466,7 +474,8 @@ static int pass(int dirfd, entry_fn fn, void *user, struct den_err *err)
 	int r = walk_of(dirfd, &top, &w, err);
 
 	while (r == 0 && (r = walk_next(w, &e, err)) > 0) {
-		r = r == WALK_LEAVE ? times_keep(e.dirfd, e.name, &e.st, err) : fn(w, &e, user, err);
+		r = r == WALK_LEAVE ? times_keep(e.dirfd, e.name, &e.st, err)
+				    : fn(w, &e, user, err);
 		if (r < 0)
 			den_wrap(err, "'%s'", tar_show(e.path).s);
 	}

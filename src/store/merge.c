@@ -22,7 +22,8 @@ struct merge {
 	struct merge_result result;
 };
 
-static const char why_name[] = "a layer cannot say it of its name, which is too long or begins with '.wh.'";
+static const char why_name[] =
+	"a layer cannot say it of its name, which is too long or begins with '.wh.'";
 
 /* ---- comparing ------------------------------------------------------------------------------- */
 
@@ -45,7 +46,8 @@ static int below_equal(const struct merge *m, const char *path, int a, int b, st
 	struct view_entry e;
 	int r;
 
-	if (view_walk_new((const struct view *[]){ m->views[a], m->views[b] }, 2, path, &w, err) < 0)
+	if (view_walk_new((const struct view *[]){ m->views[a], m->views[b] }, 2, path, &w, err) <
+		0)
 		return -1;
 	while ((r = view_walk_next(w, &e, err)) > 0) {
 		struct change c;
@@ -64,7 +66,8 @@ static int below_equal(const struct merge *m, const char *path, int a, int b, st
 }
 
 /* With all that is below. 1, 0, -1. */
-static int sides_equal(const struct merge *m, const struct view_entry *e, int a, int b, struct den_err *err)
+static int sides_equal(
+	const struct merge *m, const struct view_entry *e, int a, int b, struct den_err *err)
 {
 	uint32_t what;
 
@@ -113,7 +116,9 @@ static int put(struct merge *m, const struct layer_entry *le, struct den_err *er
 static int take(struct merge *m, const struct view_entry *e, struct den_err *err)
 {
 	const struct view_node *n = &e->node[THEIRS];
-	struct layer_entry le = { .path = e->path, .name = e->name, .dir = e->dir[THEIRS], .node = n };
+	struct layer_entry le = {
+		.path = e->path, .name = e->name, .dir = e->dir[THEIRS], .node = n
+	};
 
 	if (n->there ? !layer_can_name(e->name) : !layer_can_remove(e->name)) {
 		if (choice_of(m, e->path) == MERGE_OURS) {
@@ -130,7 +135,8 @@ static int take(struct merge *m, const struct view_entry *e, struct den_err *err
 	return put(m, &le, err);
 }
 
-static int conflict(struct merge *m, const struct view_entry *e, const char *why, struct den_err *err)
+static int conflict(
+	struct merge *m, const struct view_entry *e, const char *why, struct den_err *err)
 {
 	switch (choice_of(m, e->path)) {
 	case MERGE_OURS:
@@ -178,7 +184,8 @@ static const char *part_why(uint32_t part)
 static int parts_choose(const struct view_entry *e, const struct differ *d, struct layer_entry *le,
 	const char **why)
 {
-	static const uint32_t parts[] = { CHANGED_MODE, CHANGED_OWNER, CHANGED_XATTR, CHANGED_TARGET };
+	static const uint32_t parts[] = { CHANGED_MODE, CHANGED_OWNER, CHANGED_XATTR,
+		CHANGED_TARGET };
 
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
 		int side = part_side(d, parts[i]);
@@ -229,7 +236,8 @@ static int content_merge(const struct view_entry *e, struct layer_entry *le, con
 }
 
 /* A file, link or fifo on all three sides. */
-static int node_merge(struct merge *m, const struct view_entry *e, const struct differ *d, struct den_err *err)
+static int node_merge(
+	struct merge *m, const struct view_entry *e, const struct differ *d, struct den_err *err)
 {
 	struct layer_entry le = { .path = e->path, .name = e->name };
 	int content = part_side(d, CHANGED_CONTENT), r = 0;
@@ -247,7 +255,8 @@ static int node_merge(struct merge *m, const struct view_entry *e, const struct 
 		return r < 0 ? -1 : conflict(m, e, why, err);
 	if (content < 0)
 		m->result.merged++;
-	else if (le.node == &e->node[OURS] && le.mode == le.node && le.owner == le.node && le.xattr == le.node) {
+	else if (le.node == &e->node[OURS] && le.mode == le.node && le.owner == le.node &&
+		 le.xattr == le.node) {
 		m->result.agreed++; /* theirs changed nothing that ours did not change likewise */
 		return 0;
 	} else
@@ -353,7 +362,8 @@ static int entry_merge(struct merge *m, const struct view_entry *e, struct den_e
 	}
 	if (!e->node[BASE].there || d.both & CHANGED_TYPE)
 		return conflict(m, e, why_of(e), err);
-	if (sides_what(e, BASE, OURS, &d.ours, err) < 0 || sides_what(e, BASE, THEIRS, &d.theirs, err) < 0)
+	if (sides_what(e, BASE, OURS, &d.ours, err) < 0 ||
+		sides_what(e, BASE, THEIRS, &d.theirs, err) < 0)
 		return -1;
 	if (d.ours & CHANGED_TYPE) /* both made the same other kind of it */
 		return conflict(m, e, "both sides made something else of it, differently", err);
@@ -401,6 +411,7 @@ int merge_views(const struct view *base, const struct view *ours, const struct v
 	}
 	if (r == 0 && m.out)
 		r = layer_out_end(&out, err);
+	m.result.lost = out.lost;
 	layer_out_free(&out);
 	view_walk_free(m.walk);
 	if (r < 0)

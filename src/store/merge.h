@@ -2,12 +2,12 @@
  * Three-way merge of file trees: what `theirs` changed since `base`, brought into `ours`.
  *
  * By path: changed on one side only: that side's. Changed to the same: agreed. Changed differently:
- * regular text files are merged by line (as `git merge-file` does); all else is a conflict. Content,
- * mode, owner and attributes are changes of their own: one side's mode goes with the other's content. A
- * directory that one side removed and in which the other changed anything is one conflict, and so is
- * one that a side made something else of. A rename is a removal and an addition. Sockets and devices
- * count as not there. Nothing is written: the result is a layer (see changes_tar()) to be
- * unpacked over `ours`.
+ * regular text files are merged by line (as `git merge-file` does); all else is a conflict.
+ * Content, mode, owner and attributes are changes of their own: one side's mode goes with the
+ * other's content. A directory that one side removed and in which the other changed anything is one
+ * conflict, and so is one that a side made something else of. A rename is a removal and an
+ * addition. Sockets and devices count as not there. Nothing is written: the result is a layer (see
+ * changes_tar()) to be unpacked over `ours`.
  */
 #pragma once
 
@@ -28,6 +28,7 @@ struct merge_conflict {
 struct merge_result {
 	/* Paths; merged: by line, cleanly; a directory that went as a whole is one. */
 	uint64_t taken, agreed, merged, kept, conflicts;
+	uint64_t lost; /* attributes that are not in the layer */
 };
 
 /**

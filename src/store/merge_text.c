@@ -48,8 +48,8 @@ static void marker_put(const struct merge3 *m, const char *text)
 static bool spans_equal(struct span a, struct span b)
 {
 	return a.to - a.from == b.to - b.from &&
-		(a.from == a.to ||
-			!memcmp(a.t->id + a.from, b.t->id + b.from, (a.to - a.from) * sizeof(*a.t->id)));
+	       (a.from == a.to || !memcmp(a.t->id + a.from, b.t->id + b.from,
+					  (a.to - a.from) * sizeof(*a.t->id)));
 }
 
 static void conflict_put(const struct merge3 *m, struct span ours, struct span theirs)
@@ -77,8 +77,8 @@ static void conflict_put(const struct merge3 *m, struct span ours, struct span t
 	span_put(m, tail);
 }
 
-/* Where the lines [from, to) of the base are in a side, given the hunks that lie in them: before the
- * first and after the last of them, line follows line. */
+/* Where the lines [from, to) of the base are in a side, given the hunks that lie in them: before
+ * the first and after the last of them, line follows line. */
 static struct span side_span(const struct merge3 *m, int side, size_t first, size_t from, size_t to)
 {
 	const struct text_hunk *h = m->hunks[side];
@@ -163,7 +163,8 @@ int merge_text(const char *base, size_t n_base, const char *ours, size_t n_ours,
 	int conflicts;
 
 	if (!text_is(base, n_base) || !text_is(ours, n_ours) || !text_is(theirs, n_theirs))
-		return den_fail(err, DEN_UNSUPPORTED, 0, "not a text, or too large to be merged by line");
+		return den_fail(
+			err, DEN_UNSUPPORTED, 0, "not a text, or too large to be merged by line");
 	text_split(base, n_base, &m.t[BASE]);
 	text_split(ours, n_ours, &m.t[OURS]);
 	text_split(theirs, n_theirs, &m.t[THEIRS]);

@@ -128,7 +128,8 @@ static int conf_agrees(const struct conf *c, const struct pool_options *opt, str
 
 /* ---- making and opening ---- */
 
-/* Extents are shared by btrfs, by most xfs and by few others; asked with two files that have no name. */
+/* Extents are shared by btrfs, by most xfs and by few others; asked with two files that have no
+ * name. */
 static bool probe_reflink(int dirfd)
 {
 	auto_fd a = -1, b = -1;
@@ -190,7 +191,8 @@ static int image_size(int statefd, uint64_t asked, bool must, uint64_t *ret, str
 	return 0;
 }
 
-/* Subvolumes right in the state directory, or an image with them; mounted or opened already on success. */
+/* Subvolumes right in the state directory, or an image with them; mounted or opened already on
+ * success. */
 static int create_btrfs(struct pool *p, const char *state_path, const struct pool_options *opt,
 	bool must, int lock, struct conf *ret, struct den_err *err)
 {
@@ -210,10 +212,9 @@ static int create_btrfs(struct pool *p, const char *state_path, const struct poo
 	}
 	if (pool_image_probe(err) < 0)
 		return -1;
+	/* whole, since it has its name: a crash came before pool.conf */
 	if (found)
-		c.size =
-			(uint64_t)st
-				.st_size; /* whole, since it has its name: a crash came before pool.conf */
+		c.size = (uint64_t)st.st_size;
 	else if (image_size(p->statefd, opt ? opt->size : 0, must, &c.size, err) < 0 ||
 		 pool_image_make(p->statefd, c.size, err) < 0)
 		return -1;
@@ -224,6 +225,7 @@ static int create_btrfs(struct pool *p, const char *state_path, const struct poo
 	}
 	if (!found)
 		pool_btrfs_prepare(p->fd);
+	(void)pool_room_keep(p);
 	*ret = c;
 	return 0;
 }
@@ -243,7 +245,8 @@ static int pool_create(struct pool *p, const char *state_path, const struct pool
 			return conf_write(p->statefd, &c, err);
 		if (faccessat(p->statefd, POOL_IMAGE, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
 			den_wrap(&why, "there is a '" POOL_IMAGE "' that cannot be used");
-		/* What will not be there tomorrow either; a busy device or a full disk is no reason. */
+		/* What will not be there tomorrow either; a busy device or a full disk is no
+		 * reason. */
 		else if (!must && (why.code == DEN_UNSUPPORTED || why.code == DEN_DENIED))
 			want = POOL_PLAIN;
 		if (want == POOL_BTRFS) {
@@ -308,6 +311,7 @@ int pool_open(int statefd, const char *state_path, const struct pool_options *op
 	if (p->statefd < 0) {
 		den_fail_sys(err, errno, "state directory");
 	} else if (open_locked(p, state_path, opt, err) == 0) {
+		(void)pool_room(p);
 		*ret = p;
 		return 0;
 	}
@@ -426,8 +430,8 @@ static bool name_is(struct pool *p, const char *name, int fd)
 {
 	struct stat a, b;
 
-	return fstat(fd, &a) == 0 && fstatat(p->fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_ino == b.st_ino &&
-		a.st_dev == b.st_dev;
+	return fstat(fd, &a) == 0 && fstatat(p->fd, name, &b, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
 /* A tree that is read while it is being removed looks like one that lacks what is gone already. */
@@ -463,8 +467,9 @@ static int layer_open(struct pool *p, const char *name, struct den_err *err)
 	return fd < 0 ? den_fail_sys(err, errno, "open '%s' in the pool", name) : fd;
 }
 
-/* An image is sparse: where the host has no blocks left, btrfs meets an error from its disk in the middle
- * of a transaction and stops writing altogether. So nothing is begun that close to the end. */
+/* An image is sparse: where the host has no blocks left, btrfs meets an error from its disk in the
+ * middle of a transaction and stops writing altogether. So nothing is begun that close to the
+ * end. */
 static int host_has_room(struct pool *p, struct den_err *err)
 {
 	struct statvfs fs;
@@ -472,7 +477,10 @@ static int host_has_room(struct pool *p, struct den_err *err)
 	if (!p->image || fstatvfs(p->statefd, &fs) < 0 ||
 		(uint64_t)fs.f_bavail * fs.f_frsize >= HOST_RESERVE)
 		return 0;
-	return den_fail(err, DEN_LIMIT, ENOSPC, "the file system that the pool's image is on");
+	return den_fail(err, DEN_LIMIT, ENOSPC,
+		"the disk below the pool is full; remove boxes ('den rm'), checkpoints ('den "
+		"prune') or "
+		"other files on it, then run 'den gc'");
 }
 
 int pool_explain(struct pool *p, struct den_err *err)
@@ -612,5 +620,8 @@ int pool_grow(struct pool *p, int statefd, uint64_t size, struct den_err *err)
 
 int pool_trim(struct pool *p, struct den_err *err)
 {
-	return p->image ? pool_btrfs_trim(p->fd, err) : 0;
+	int r = p->image ? pool_btrfs_trim(p->fd, err) : 0;
+
+	(void)pool_room_keep(p); /* what the trees do not use just now went, too */
+	return r;
 }

@@ -54,7 +54,8 @@ struct pool_options {
 	uint64_t size;	  /* of the image; 0: four fifths of what is free now */
 };
 #define POOL_IMAGE_MIN (256ULL << 20) /* less is refused when asked for */
-#define POOL_IMAGE_AUTO (1ULL << 30)  /* less than this to be had: plain, unless btrfs is asked for */
+/* less than this to be had: plain, unless btrfs is asked for */
+#define POOL_IMAGE_AUTO (1ULL << 30)
 #define POOL_YOUNG_S 10
 
 /**
@@ -67,14 +68,15 @@ struct pool_options {
  * or the kernel's btrfs is missing, the pool is plain. A process that sees it mounted already (a child
  * of one that opened it) uses that.
  */
-int pool_open(int statefd, const char *state_path, const struct pool_options *opt, struct pool **ret,
-	struct den_err *err);
+int pool_open(int statefd, const char *state_path, const struct pool_options *opt,
+	struct pool **ret, struct den_err *err);
 void pool_close(struct pool *p); /* NULL is allowed */
 
 /* Names below are relative to the pool: "ID/w1", "layers/HEX". Parents are made when missing. */
 
-/* Opens a layer and holds it and the directory it is in: as long as *ret_hold is open (-1: no directory
- * above it), a pool_remove() of either takes its name away and leaves the freeing to a sweep. */
+/* Opens a layer and holds it and the directory it is in: as long as *ret_hold is open (-1: no
+ * directory above it), a pool_remove() of either takes its name away and leaves the freeing to a
+ * sweep. */
 int pool_hold(struct pool *p, const char *name, int *ret_hold, struct den_err *err);
 
 /* An empty layer to write to: it is on disk when this returns; what is written to it is not, before
@@ -94,8 +96,8 @@ int pool_snapshot(struct pool *p, const char *from, const char *like, const char
 	struct den_err *err);
 /* Moves within the pool: @to must not exist. Durable when it returns. */
 int pool_rename(struct pool *p, const char *from, const char *to, struct den_err *err);
-/* A writable layer becomes read-only (btrfs: the subvolume's flag; plain: by agreement), and what is in
- * it is on disk. */
+/* A writable layer becomes read-only (btrfs: the subvolume's flag; plain: by agreement), and what
+ * is in it is on disk. */
 int pool_seal(struct pool *p, const char *name, struct den_err *err);
 /* Removes a layer or a directory of layers ("ID"); no error when it is not there. Out of sight at
  * once, even when freeing takes longer. */
@@ -103,15 +105,15 @@ int pool_remove(struct pool *p, const char *name, struct den_err *err);
 
 /*
  * Has a layer changed? A fingerprint of names, inodes and change times of everything in it.
- * 1: *ret set, and *ret_bytes (may be NULL) to what it takes on disk; 0: more than max entries; 2: something
- * changed so short ago (POOL_RACY_MS, on a kernel whose clock for files ticks slowly) that a later change
- * could look the same; -1: err.
+ * 1: *ret set, and *ret_bytes (may be NULL) to what it takes on disk; 0: more than max entries; 2:
+ * something changed so short ago (POOL_RACY_MS, on a kernel whose clock for files ticks slowly)
+ * that a later change could look the same; -1: err.
  */
 #define POOL_RACY_MS 20
-int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *ret, uint64_t *ret_bytes,
-	struct den_err *err);
-/* btrfs: is anything in snapshot b newer than in snapshot a, taken earlier of the same layer or of one
- * that came from a? 1, 0; on a plain pool (or if it cannot be told) 1. */
+int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *ret,
+	uint64_t *ret_bytes, struct den_err *err);
+/* btrfs: is anything in snapshot b newer than in snapshot a, taken earlier of the same layer or of
+ * one that came from a? 1, 0; on a plain pool (or if it cannot be told) 1. */
 int pool_differs(struct pool *p, const char *a, const char *b, struct den_err *err);
 
 struct pool_info {
@@ -127,9 +129,12 @@ int pool_grow(struct pool *p, int statefd, uint64_t size, struct den_err *err);
 /* Gives blocks freed inside the image back to the host, waiting a few seconds at most for what was
  * removed just now. Without it they go back too, within minutes, while the pool stays mounted. */
 int pool_trim(struct pool *p, struct den_err *err);
+/* Sees to it that no more is free in an image than the host has room for: beyond that, writing is
+ * ENOSPC; what is there can be read, and removed. Gives the ms until it should be asked again. */
+int pool_room(struct pool *p);
 /* Does a pool exist? Does not touch it. */
 bool pool_exists(int statefd);
-/* Removes what crashes left: half-made names everywhere, and "ID" folders for which alive() is false.
- * Goes on after a failure and tells the first. */
+/* Removes what crashes left: half-made names everywhere, and "ID" folders for which alive() is
+ * false. Goes on after a failure and tells the first. */
 int pool_sweep(struct pool *p, bool (*alive)(const char *name, void *user), void *user,
 	void (*removed)(const char *what, void *user), struct den_err *err);

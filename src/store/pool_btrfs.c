@@ -1,11 +1,11 @@
 /*
  * Layers as btrfs subvolumes, by the kernel's own calls.
  *
- * What is on disk when: a snapshot is made inside a transaction's commit, which is waited for; before
- * it, the kernel writes out what is dirty in the source. Making and renaming are followed by fsync() of
- * the parent: a directory in which a subvolume came or went is synced by a commit. (Not by START_SYNC
- * and WAIT_SYNC: with several at once the kernel's committer can miss its call, and 30 s pass.)
- * Destroying is not waited for: after a power cut the half-removed name is swept again.
+ * What is on disk when: a snapshot is made inside a transaction's commit, which is waited for;
+ * before it, the kernel writes out what is dirty in the source. Making and renaming are followed by
+ * fsync() of the parent: a directory in which a subvolume came or went is synced by a commit. (Not
+ * by START_SYNC and WAIT_SYNC: with several at once the kernel's committer can miss its call, and
+ * 30 s pass.) Destroying is not waited for: after a power cut the half-removed name is swept again.
  */
 #include <dirent.h>
 #include <endian.h>
@@ -32,6 +32,7 @@
 #define LINEAGE_MAX 64
 #define TRIM_MIN (64U << 10)
 #define CLEAN_TRIES 250 /* of 20 ms */
+#define DESTROY_TRIES 4
 
 bool pool_is_btrfs(int fd)
 {
@@ -60,9 +61,17 @@ static int subvol_create(int dirfd, const char *name)
 static int subvol_destroy(int dirfd, const char *name)
 {
 	struct btrfs_ioctl_vol_args args = { 0 };
+	int r;
 
 	snprintf(args.name, sizeof(args.name), "%s", name);
-	return ioctl(dirfd, BTRFS_IOC_SNAP_DESTROY, &args);
+	r = ioctl(dirfd, BTRFS_IOC_SNAP_DESTROY, &args);
+	/* To remove takes room for a moment, too: a commit makes some of what was removed
+	 * before. */
+	for (int i = 0;
+		r < 0 && errno == ENOSPC && i < DESTROY_TRIES && ioctl(dirfd, BTRFS_IOC_SYNC) == 0;
+		i++)
+		r = ioctl(dirfd, BTRFS_IOC_SNAP_DESTROY, &args);
+	return r;
 }
 
 static int subvol_snapshot(int from, int dirfd, const char *name, bool readonly)
@@ -127,7 +136,8 @@ static int btrfs_rename(struct pool *p, const struct pool_spot *from, const stru
 			       : 0;
 	if (errno != EROFS)
 		return den_fail_sys(err, errno, "rename");
-	/* What is read-only cannot get another parent. A snapshot of it can, and is whole at once. */
+	/* What is read-only cannot get another parent. A snapshot of it can, and is whole at
+	 * once. */
 	fd = openat(from->dirfd, from->name, POOL_OPEN_DIR);
 	if (fd < 0 || !is_subvol(fd) || subvol_snapshot(fd, to->dirfd, to->name, true) < 0)
 		return den_fail_sys(err, errno, "rename");
@@ -152,8 +162,8 @@ static int btrfs_seal(struct pool *p, int fd, struct den_err *err)
 
 /* ---- removing ---- */
 
-/* A layer goes in one call; a directory of layers after them. Deeper than a name of the pool there is
- * nothing that is not in a layer. */
+/* A layer goes in one call; a directory of layers after them. Deeper than a name of the pool there
+ * is nothing that is not in a layer. */
 static int destroy_at(int dirfd, const char *name, int depth, struct den_err *err)
 {
 	auto_fd fd = openat(dirfd, name, POOL_OPEN_DIR);
@@ -193,7 +203,8 @@ static int btrfs_destroy(struct pool *p, const struct pool_spot *at, struct den_
 
 /* ---- searching the file system's trees ---- */
 
-/* Calls fn with each item of a range until it returns non-zero; that is returned, 0 at the end, -1. */
+/* Calls fn with each item of a range until it returns non-zero; that is returned, 0 at the end,
+ * -1. */
 static int search_each(int fd, const struct btrfs_ioctl_search_key *range,
 	int (*fn)(const struct btrfs_ioctl_search_header *h, const void *item, void *user),
 	void *user)
@@ -231,6 +242,13 @@ static int search_each(int fd, const struct btrfs_ioctl_search_key *range,
 				return 0;
 		}
 	}
+}
+
+int pool_btrfs_search(int fd, const struct btrfs_ioctl_search_key *range,
+	int (*fn)(const struct btrfs_ioctl_search_header *h, const void *item, void *user),
+	void *user)
+{
+	return search_each(fd, range, fn, user);
 }
 
 static int any_item(const struct btrfs_ioctl_search_header *h, const void *item, void *user)
@@ -277,9 +295,9 @@ static void skip_work(int fd, struct newer *q)
 
 /*
  * Is an inode in this snapshot newer than transaction `than`? Whatever changes changes an inode: a
- * directory's, where a name comes or goes. That a block is newer is not enough: taking a snapshot writes
- * the tree's root anew, and in a small tree the root is all there is. But a block that is not newer
- * holds nothing new, so the search costs what was changed.
+ * directory's, where a name comes or goes. That a block is newer is not enough: taking a snapshot
+ * writes the tree's root anew, and in a small tree the root is all there is. But a block that is
+ * not newer holds nothing new, so the search costs what was changed.
  */
 static int newer_than(int fd, uint64_t than)
 {
@@ -300,6 +318,7 @@ static int newer_than(int fd, uint64_t than)
 struct origin {
 	uint8_t uuid[BTRFS_UUID_SIZE], parent[BTRFS_UUID_SIZE];
 	uint64_t made; /* the transaction */
+	bool sealed;   /* origin_by_uuid() */
 };
 
 static int origin_of(int fd, struct origin *ret)
@@ -335,6 +354,7 @@ static int take_root(const struct btrfs_ioctl_search_header *h, const void *item
 	memcpy(o->uuid, root.uuid, sizeof(o->uuid));
 	memcpy(o->parent, root.parent_uuid, sizeof(o->parent));
 	o->made = le64toh(root.otransid);
+	o->sealed = le64toh(root.flags) & BTRFS_ROOT_SUBVOL_RDONLY;
 	return 1;
 }
 
@@ -362,20 +382,27 @@ static int origin_by_uuid(int fd, const uint8_t uuid[static BTRFS_UUID_SIZE], st
 	return search_each(fd, &k, take_root, ret) > 0;
 }
 
-/* Does b stem from what a is a copy of, from no earlier a time? Then all that a has, and b has not, is
- * newer in b. */
-static bool stems_from(int fd, const struct origin *a, const struct origin *b)
+/* Does b stem from what a is a copy of, from no earlier a time? Then all that a has not, and b has,
+ * is newer in b than *since. An earlier time is as good where what both are copies of is never
+ * written to. */
+static bool stems_from(int fd, const struct origin *a, const struct origin *b, uint64_t *since)
 {
 	static const uint8_t none[BTRFS_UUID_SIZE];
 	struct origin x = *b;
 
+	*since = a->made;
 	for (int i = 0; i < LINEAGE_MAX && memcmp(x.parent, none, sizeof(none)); i++) {
 		uint8_t parent[BTRFS_UUID_SIZE];
 
 		if (!memcmp(x.parent, a->uuid, sizeof(none)))
 			return true;
-		if (!memcmp(x.parent, a->parent, sizeof(none)))
-			return x.made >= a->made;
+		if (!memcmp(x.parent, a->parent, sizeof(none))) {
+			struct origin both = { 0 };
+
+			*since = MIN(x.made, a->made);
+			return x.made >= a->made ||
+			       (origin_by_uuid(fd, a->parent, &both) && both.sealed);
+		}
 		memcpy(parent, x.parent, sizeof(parent));
 		if (!origin_by_uuid(fd, parent, &x))
 			return false;
@@ -385,24 +412,26 @@ static bool stems_from(int fd, const struct origin *a, const struct origin *b)
 
 static int btrfs_differs(struct pool *p, int a, int b, struct den_err *err)
 {
-	struct origin from, to;
+	struct origin from = { 0 }, to = { 0 };
+	uint64_t since;
 
 	if (origin_of(a, &from) < 0 || origin_of(b, &to) < 0)
 		return 1;
 	if (!memcmp(from.uuid, to.uuid, sizeof(from.uuid)))
 		return 0;
-	if (!stems_from(p->fd, &from, &to))
+	if (!stems_from(p->fd, &from, &to, &since))
 		return 1;
 	/* a itself may have been written to before it was sealed: then `made` tells too little */
-	return newer_than(a, from.made) != 0 || newer_than(b, from.made) != 0;
+	return newer_than(a, from.made) != 0 || newer_than(b, since) != 0;
 }
 
 /* ---- space ---- */
 
 /*
- * A new file system has 8 MiB for its own trees, and takes more as it needs it, from what no data has
- * taken yet. Boxes that fill it up before that leave no room for a single name more, not even by removing
- * files. Rewriting the trees while all is free gives them room of the usual size (a tenth, at most
+ * A new file system has 8 MiB for its own trees, and takes more as it needs it, from what no data
+ * has taken yet. Boxes that fill it up before that leave no room for a single name more, not even
+ * by removing files. Rewriting the trees while all is free gives them room of the usual size (a
+ * tenth, at most
  * 256 MiB or 1 GiB), for good.
  */
 void pool_btrfs_prepare(int fd)

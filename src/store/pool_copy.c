@@ -1,8 +1,9 @@
 /*
  * One file of a layer, copied with everything it has.
  *
- * The source is made by a box and hostile: links are not followed, nothing but regular files is opened,
- * and those only after they were seen to be such. The target is a directory that only we know.
+ * The source is made by a box and hostile: links are not followed, nothing but regular files is
+ * opened, and those only after they were seen to be such. The target is a directory that only we
+ * know.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +66,8 @@ static int range_copy(struct pool_copy *c, int in, int out, off_t at, off_t end)
 
 		if (n < 0 && errno == EINTR)
 			continue;
-		/* Not between these two, or not at all; by hand it goes, or tells the true reason. */
+		/* Not between these two, or not at all; by hand it goes, or tells the true
+		 * reason. */
 		if (n < 0 && errno != ENOSPC && errno != EDQUOT && errno != EIO)
 			return range_by_hand(c, in, out, at, end);
 		if (n < 0)
@@ -109,7 +111,8 @@ static int content_copy(struct pool_copy *c, int in, int out, off_t size)
 
 /* ---- what belongs to a file ---- */
 
-/* Ids, and what they mean to the host's own security module: the host gives a new file its own label. */
+/* Ids, and what they mean to the host's own security module: the host gives a new file its own
+ * label. */
 static bool xattr_is_hosts(const char *name)
 {
 	return !strncmp(name, "security.", 9) && strcmp(name, "security.capability");
@@ -142,8 +145,8 @@ int pool_copy_xattrs(struct pool_copy *c, int from, int to, const char *name, st
 	char a[300], b[300];
 	ssize_t n;
 
-	/* Through /proc: the name itself, without opening it or following it if it is a link. An empty
-	 * name with a slash before it is the directory of the descriptor. */
+	/* Through /proc: the name itself, without opening it or following it if it is a link. An
+	 * empty name with a slash before it is the directory of the descriptor. */
 	snprintf(a, sizeof(a), "/proc/self/fd/%d/%s", from, name);
 	snprintf(b, sizeof(b), "/proc/self/fd/%d/%s", to, name);
 	buf_reserve(&c->names, 4096);
@@ -230,7 +233,9 @@ int pool_copy_entry(struct pool_copy *c, int from, const char *name, const struc
 		r = file_copy(c, from, name, st, to, err);
 	else if (S_ISLNK(st->st_mode))
 		r = link_copy(from, name, to, err);
-	else /* fifos, sockets, and whiteouts: character device 0:0, which needs no right to be made */
+	else
+		/* fifos, sockets, and whiteouts: character device 0:0, which needs no right to be
+		 * made */
 		r = mknodat(to, name, (st->st_mode & S_IFMT) | 0600, st->st_rdev) < 0
 			    ? den_fail_sys(err, errno, "make node")
 			    : 0;

@@ -1,12 +1,12 @@
 /*
  * The pool's image: a sparse file, a loop device, a mount that only our mount namespace has.
  *
- * Each process that opens the pool mounts the same device; btrfs gives all of them the same file system.
- * The loop device clears itself when the last of these mounts is gone. What may meet:
+ * Each process that opens the pool mounts the same device; btrfs gives all of them the same file
+ * system. The loop device clears itself when the last of these mounts is gone. What may meet:
  *   - two that set it up: not, both hold pool.lock.
  *   - one that opens while the last user leaves. The device is still ours: we hold it open then and
- *     mount it, perhaps after the old mount's end (EBUSY, tried again). It is being cleared: it says so
- *     (ENXIO); all was written by then, a new device may take the file.
+ *     mount it, perhaps after the old mount's end (EBUSY, tried again). It is being cleared: it
+ *     says so (ENXIO); all was written by then, a new device may take the file.
  * The device is told by the inode of its file, never by a path.
  */
 #include <dirent.h>
@@ -239,20 +239,22 @@ static int loop_get(struct loop *l, int lock, int file, struct den_err *err)
 /* ---- mounting ---- */
 
 /* A mount of it that is nowhere yet. -1: errno. */
-static int fs_mount(const char *device)
+static int fs_mount(const char *device, bool readonly)
 {
 	auto_fd fs = (int)syscall(SYS_fsopen, "btrfs", FSOPEN_CLOEXEC);
 
-	/* Freed blocks go back to the host later, in the background: at once would be part of each commit,
-	 * and so of each checkpoint. */
+	/* Freed blocks go back to the host later, in the background: at once would be part of each
+	 * commit, and so of each checkpoint. */
 	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "source", device, 0) < 0 ||
 		(syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "discard", "async", 0) < 0 &&
 			errno != EINVAL) ||
+		(readonly && syscall(SYS_fsconfig, fs, FSCONFIG_SET_FLAG, "ro", NULL, 0) < 0) ||
 		syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return -1;
 	/* Setuid programs of boxes work; device nodes need none: whiteouts are never opened. */
 	return (int)syscall(
-		SYS_fsmount, fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME);
+		SYS_fsmount, fs, FSMOUNT_CLOEXEC,
+		MOUNT_ATTR_NODEV | MOUNT_ATTR_NOATIME | (readonly ? MOUNT_ATTR_RDONLY : 0U));
 }
 
 static int image_mount(int statefd, int lock, struct den_err *err)
@@ -272,8 +274,13 @@ static int image_mount(int statefd, int lock, struct den_err *err)
 
 		if (loop_get(&l, lock, file, err) < 0)
 			return -1;
-		mnt = fs_mount(l.path);
+		mnt = fs_mount(l.path, false);
 		sys = errno;
+		/* A failure of its disk stopped it, and boxes still hold it like that: it can be
+		 * looked at, and they can be stopped and deleted. With the last of them it goes,
+		 * and is whole after that. */
+		if (mnt < 0 && (sys == EINVAL || sys == EROFS))
+			mnt = fs_mount(l.path, true);
 		fd_close(&l.fd); /* the mount keeps it */
 		if (mnt >= 0)
 			return mnt;
@@ -290,8 +297,8 @@ static int image_mount(int statefd, int lock, struct den_err *err)
 	return den_fail_sys(err, sys, "mount '" POOL_IMAGE "'");
 }
 
-/* Mounted by an ancestor or by the host's administrator: where the parent's device ends and a btrfs's
- * root begins. */
+/* Mounted by an ancestor or by the host's administrator: where the parent's device ends and a
+ * btrfs's root begins. */
 static bool is_mounted(int statefd, int poolfd)
 {
 	struct stat above, st;
@@ -332,7 +339,8 @@ int pool_image_mount(struct pool *p, const char *state_path, int lock, struct de
 	mnt = image_mount(state, lock, err);
 	if (mnt < 0)
 		return -1;
-	/* Slave: what the host mounts and unmounts later reaches us, what we do does not reach the host. */
+	/* Slave: what the host mounts and unmounts later reaches us, what we do does not reach the
+	 * host. */
 	if (unshare(CLONE_NEWNS) < 0 ||
 		syscall(SYS_mount, NULL, "/", NULL, OLD_MS_SLAVE | OLD_MS_REC, NULL) < 0)
 		return den_fail_sys(err, errno, "mount namespace");
@@ -344,7 +352,10 @@ int pool_image_mount(struct pool *p, const char *state_path, int lock, struct de
 		return den_fail_sys(err, errno, "mount at '%.150s'", p->path);
 	p->mounter = getpid();
 	p->fd = openat(state, POOL_DIR, POOL_OPEN_DIR);
-	return p->fd < 0 ? den_fail_sys(err, errno, "open '%.150s'", p->path) : 0;
+	if (p->fd < 0)
+		return den_fail_sys(err, errno, "open '%.150s'", p->path);
+	(void)pool_room_keep(p);
+	return 0;
 }
 
 int pool_image_resize(struct pool *p, int lock, uint64_t size, struct den_err *err)

@@ -1,11 +1,11 @@
 /*
  * Which inode, in which state, became which path of a copy.
  *
- * A copy keeps for each of its files the inode number and ctime that the source had. A later copy of the
- * same source looks each of its files up: the same inode with the same ctime is the same file, unchanged,
- * whatever it is called and whatever somebody did to its mtime; its copy can be shared by a hard link.
- * Names and mtimes alone would not do: two directories that change places have files of the same name,
- * size and mtime.
+ * A copy keeps for each of its files the inode number and ctime that the source had. A later copy
+ * of the same source looks each of its files up: the same inode with the same ctime is the same
+ * file, unchanged, whatever it is called and whatever somebody did to its mtime; its copy can be
+ * shared by a hard link. Names and mtimes alone would not do: two directories that change places
+ * have files of the same name, size and mtime.
  *
  * It holds because a ctime cannot be set, and because of what is left out:
  *   1. an inode whose ctime is the clock's present tick: a change in the same tick would not show;
@@ -13,12 +13,12 @@
  *      others that is so only for pages that are dirty already, and syncfs() at the end of a copy
  *      writes back those of the source as well: their next change is one that shows.
  *
- * A layer to write to, copied from a checkpoint, has one as well: of its own inodes, with the paths in
- * that checkpoint (its origin). So the first checkpoint after a rollback shares with the one rolled back
- * to.
+ * A layer to write to, copied from a checkpoint, has one as well: of its own inodes, with the paths
+ * in that checkpoint (its origin). So the first checkpoint after a rollback shares with the one
+ * rolled back to.
  *
- * The file: "den-index 1\n", origin NUL, then for each: ino, ctime (8 bytes each, the machine's order),
- * path NUL; a hash over all at the end, since a power cut may leave it half-written.
+ * The file: "den-index 1\n", origin NUL, then for each: ino, ctime (8 bytes each, the machine's
+ * order), path NUL; a hash over all at the end, since a power cut may leave it half-written.
  */
 #include <errno.h>
 #include <fcntl.h>

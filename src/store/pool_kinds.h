@@ -11,6 +11,7 @@
 #define POOL_LOCK "pool.lock"
 #define POOL_IMAGE "pool.img"
 #define POOL_DIR "pool"
+#define POOL_BALLAST ".full" /* pool_room.c */
 
 /* Half-made and half-removed, followed by random digits. Who makes one holds a lock on it. */
 #define POOL_NEW ".new."
@@ -36,8 +37,9 @@ struct pool_source {
 struct pool_ops {
 	int (*make)(struct pool *p, const struct pool_spot *at, struct den_err *err);
 	/* like->fd < 0: none */
-	int (*snapshot)(struct pool *p, const struct pool_source *from, const struct pool_source *like,
-		const struct pool_spot *to, bool readonly, struct den_err *err);
+	int (*snapshot)(struct pool *p, const struct pool_source *from,
+		const struct pool_source *like, const struct pool_spot *to, bool readonly,
+		struct den_err *err);
 	/* to does not exist */
 	int (*rename)(struct pool *p, const struct pool_spot *from, const struct pool_spot *to,
 		struct den_err *err);
@@ -52,7 +54,8 @@ extern const struct pool_ops pool_btrfs, pool_plain;
 
 /* ---- pool.c */
 /* The parent of a name; with create it is made when missing. DEN_NOT_FOUND without. */
-int pool_spot_find(struct pool *p, const char *name, bool create, struct pool_spot *ret, struct den_err *err);
+int pool_spot_find(
+	struct pool *p, const char *name, bool create, struct pool_spot *ret, struct den_err *err);
 /* After a failure: says so if it is because the whole pool has become read-only. Always -1. */
 int pool_explain(struct pool *p, struct den_err *err);
 /* A new name in dirfd: prefix and random digits. */
@@ -65,8 +68,8 @@ int pool_rename_new(int from_dir, const char *from, int to_dir, const char *to);
 int pool_image_probe(struct den_err *err);
 /* STATE/pool.img of this size; it gets its name when it is whole. */
 int pool_image_make(int statefd, uint64_t size, struct den_err *err);
-/* Mounts it at STATE/pool in a mount namespace of our own, unless it is there already. lock: pool.lock,
- * held. */
+/* Mounts it at STATE/pool in a mount namespace of our own, unless it is there already. lock:
+ * pool.lock, held. */
 int pool_image_mount(struct pool *p, const char *state_path, int lock, struct den_err *err);
 int pool_image_resize(struct pool *p, int lock, uint64_t size, struct den_err *err);
 
@@ -77,6 +80,17 @@ int pool_btrfs_probe(int dirfd, struct den_err *err);
 /* Once, after it was made: sets space for the trees aside. */
 void pool_btrfs_prepare(int fd);
 int pool_btrfs_trim(int fd, struct den_err *err);
+struct btrfs_ioctl_search_key;
+struct btrfs_ioctl_search_header;
+/* Calls fn with each item of a range until it returns non-zero; that is returned, 0 at the end,
+ * -1. */
+int pool_btrfs_search(int fd, const struct btrfs_ioctl_search_key *range,
+	int (*fn)(const struct btrfs_ioctl_search_header *h, const void *item, void *user),
+	void *user);
+
+/* ---- pool_room.c */
+/* What btrfs's own trees lie in gets its blocks on the host; gives how many bytes that are. */
+uint64_t pool_room_keep(struct pool *p);
 
 /* ---- pool_copy.c: one file */
 struct pool_copy {
@@ -108,7 +122,8 @@ struct pool_index {
 };
 uint64_t pool_ctime(const struct stat *st);
 /* The first to have an inode stays. DEN_LIMIT: more than could be meant well. */
-int pool_index_add(struct pool_index *x, uint64_t ino, uint64_t ctime, const char *path, struct den_err *err);
+int pool_index_add(
+	struct pool_index *x, uint64_t ino, uint64_t ctime, const char *path, struct den_err *err);
 /* Its path, or NULL. */
 const char *pool_index_find(const struct pool_index *x, uint64_t ino, uint64_t *ret_ctime);
 /* Without the entries that changed so short ago that a later change could look the same. */

@@ -1,9 +1,10 @@
 /*
  * Layers as plain directories: a snapshot is a copy.
  *
- * It is made under a name that says so, locked as long as we work on it, brought to disk, and renamed.
- * What it can share with the checkpoint before, it shares by hard links (pool_index.c): checkpoints are
- * never written to. A layer to write to shares nothing but extents, where the file system has that.
+ * It is made under a name that says so, locked as long as we work on it, brought to disk, and
+ * renamed. What it can share with the checkpoint before, it shares by hard links (pool_index.c):
+ * checkpoints are never written to. A layer to write to shares nothing but extents, where the file
+ * system has that.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -124,7 +125,8 @@ static const char *shared_path(const struct tree_copy *t, const struct walk_entr
 	return path && ctime == pool_ctime(&e->st) ? path : NULL;
 }
 
-/* A link to like's copy. That it cannot be had (too many links, not ours) is no error: it is copied. */
+/* A link to like's copy. That it cannot be had (too many links, not ours) is no error: it is
+ * copied. */
 static bool entry_share(struct tree_copy *t, const struct walk_entry *e, int to)
 {
 	const char *path = t->like < 0 ? NULL : shared_path(t, e);
@@ -160,7 +162,8 @@ static int entry_copy(struct tree_copy *t, const struct walk_entry *e, struct de
 
 	if (e->depth == 1 && !strcmp(e->name, POOL_INDEX))
 		return 0;
-	/* A second name of what we have already; with too many of them, a file of its own must do. */
+	/* A second name of what we have already; with too many of them, a file of its own must
+	 * do. */
 	if (first && link_far(t->top, first, to, e->name) == 0)
 		return 0;
 	if (first && errno != EMLINK)
@@ -243,8 +246,8 @@ static int tree_copy(struct tree_copy *t, int from, const char *from_name, struc
 	if (pool_copy_xattrs(&t->copy, from, t->top, "", err) < 0 ||
 		pool_copy_dir_meta(t->top, &st, err) < 0)
 		return -1;
-	/* One call for thousands of files; it also writes what others have on this file system, the source's
-	 * mapped pages among it: the index relies on that. */
+	/* One call for thousands of files; it also writes what others have on this file system, the
+	 * source's mapped pages among it: the index relies on that. */
 	if (syncfs(t->top) < 0)
 		return den_fail_sys(err, errno, "bring it to disk");
 	return 0;

@@ -52,8 +52,8 @@ static bool is_work(const char *name)
 	return name[0] == 'w' && name[1] && strspn(name + 1, "0123456789") == strlen(name + 1);
 }
 
-/* From 6.13 on, on these file systems, a change after a look at an inode gets another time than the one
- * before it, however short ago that was. */
+/* From 6.13 on, on these file systems, a change after a look at an inode gets another time than the
+ * one before it, however short ago that was. */
 static bool times_are_fine(int fd)
 {
 	int major = 0, minor = 0;
@@ -118,8 +118,8 @@ static int print_walk(struct print *s, struct walk *w, struct den_err *err)
 	return r < 0 ? -1 : 1;
 }
 
-int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *ret, uint64_t *ret_bytes,
-	struct den_err *err)
+int pool_fingerprint(struct pool *p, const char *name, unsigned max, uint64_t *ret,
+	uint64_t *ret_bytes, struct den_err *err)
 {
 	struct print s = { .max = max };
 	auto_fd fd = openat(p->fd, name, POOL_OPEN_DIR);

@@ -13,7 +13,8 @@
 #include "pool_kinds.h"
 #include "strv.h"
 
-/* Out of sight first, by a name that says so, locked so that nobody else begins to free it as well. */
+/* Out of sight first, by a name that says so, locked so that nobody else begins to free it as
+ * well. */
 static int remove_at(struct pool *p, int dirfd, const char *name, struct den_err *err)
 {
 	struct pool_spot gone = { .dirfd = dirfd };
@@ -117,7 +118,8 @@ static int sweep_halves(struct sweep *s, int dirfd, const char *parent, struct d
 	if (dir_names(dirfd, &names, err) < 0)
 		return -1;
 	for (size_t i = 0; names && names[i]; i++)
-		if (names[i][0] == '.' && half_is_free(dirfd, names[i]))
+		if (names[i][0] == '.' && strcmp(names[i], POOL_BALLAST) &&
+			half_is_free(dirfd, names[i]))
 			sweep_one(s, dirfd, parent, names[i]);
 	return 0;
 }

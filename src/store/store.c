@@ -3,12 +3,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,6 +19,57 @@
 #include "fd.h"
 #include "mem.h"
 #include "place.h"
+
+/* ---- room ---- */
+
+#define RESERVE "reserve"
+#define RESERVE_BYTES (4LL << 20)
+#define RESERVE_STEP (512LL << 10)
+#define ROOM_NEEDED (1ULL << 20)
+#define ROOM_PLENTY (256ULL << 20)
+
+static uint64_t room(const struct store *s)
+{
+	struct statvfs fs;
+
+	return fstatvfs(s->fd, &fs) == 0 ? (uint64_t)fs.f_bavail * fs.f_frsize : UINT64_MAX;
+}
+
+static void reserve_give(const struct store *s)
+{
+	auto_fd fd = openat(s->fd, RESERVE, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || flock(fd, LOCK_EX) < 0 || fstat(fd, &st) < 0)
+		return;
+	for (off_t left = st.st_size; left > 0 && room(s) < ROOM_NEEDED;) {
+		left = MAX(left - RESERVE_STEP, (off_t)0);
+		if (ftruncate(fd, left) < 0)
+			return;
+	}
+}
+
+/* Not worth an error: without it a full disk is told a little earlier. */
+static void reserve_take(const struct store *s)
+{
+	auto_fd fd = openat(s->fd, RESERVE, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		(void)!fallocate(fd, 0, 0, RESERVE_BYTES);
+}
+
+void store_room(const struct store *s, bool refill)
+{
+	uint64_t avail = room(s);
+	struct stat st;
+
+	if (avail < ROOM_NEEDED)
+		reserve_give(s);
+	else if (refill && avail >= ROOM_PLENTY &&
+		 (fstatat(s->fd, RESERVE, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+			 st.st_size < RESERVE_BYTES))
+		reserve_take(s);
+}
 
 int store_open(const char *path, bool create, struct store **ret, struct den_err *err)
 {
@@ -33,6 +86,7 @@ int store_open(const char *path, bool create, struct store **ret, struct den_err
 	s->path = mem_strdup(path);
 	snprintf(s->tag, sizeof(s->tag), "%08x",
 		(uint32_t)(st.st_ino * 2654435761U) ^ (uint32_t)(st.st_dev * 40503U));
+	store_room(s, true);
 	*ret = s;
 	return 0;
 }
@@ -48,8 +102,8 @@ void store_close(struct store *s)
 
 /* ---- claims ---- */
 
-/* A claim that points at a box which is not there any more may be taken over: a box has its directory
- * before its claims, and gives them back after it. */
+/* A claim that points at a box which is not there any more may be taken over: a box has its
+ * directory before its claims, and gives them back after it. */
 static bool claim_stale(struct store *s, const char *path)
 {
 	char target[64], box[96];
@@ -70,7 +124,8 @@ static int claim(struct store *s, const char *path, const struct box_id *id)
 		return 0;
 	if (errno != EEXIST)
 		return -1;
-	/* One at a time: who finds it stale must not remove the claim of who found it stale first. */
+	/* One at a time: who finds it stale must not remove the claim of who found it stale
+	 * first. */
 	lock = openat(s->fd, PLACE_NAMES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (lock < 0 || flock(lock, LOCK_EX) < 0)
 		return -1;
@@ -92,7 +147,8 @@ static void release(struct store *s, const char *path, const struct box_id *id)
 		unlinkat(s->fd, path, 0);
 }
 
-int store_claim_name(struct store *s, const char *name, const struct box_id *id, struct den_err *err)
+int store_claim_name(
+	struct store *s, const char *name, const struct box_id *id, struct den_err *err)
 {
 	struct box_name n;
 	char path[96];
@@ -104,7 +160,8 @@ int store_claim_name(struct store *s, const char *name, const struct box_id *id,
 		return 0;
 	if (errno == EEXIST)
 		return den_fail(err, DEN_CONFLICT, 0,
-			"the name '%s' is taken; 'den rm %s' frees it, or choose another", name, name);
+			"the name '%s' is taken; 'den rm %s' frees it, or choose another", name,
+			name);
 	return den_fail_sys(err, errno, "claim name '%s'", name);
 }
 
@@ -134,7 +191,8 @@ int store_claim_slot(struct store *s, const struct box_id *id, uint64_t *ret, st
 		if (errno != EEXIST)
 			return den_fail_sys(err, errno, "claim an id range");
 	}
-	return den_fail(err, DEN_LIMIT, 0, "all %u id ranges are in use; remove some boxes", STORE_SLOTS);
+	return den_fail(
+		err, DEN_LIMIT, 0, "all %u id ranges are in use; remove some boxes", STORE_SLOTS);
 }
 
 void store_release_slot(struct store *s, uint64_t slot, const struct box_id *id)
@@ -188,8 +246,8 @@ bool store_box_is(struct store *s, const struct box_id *id, int boxfd)
 		a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
-int store_box_make(struct store *s, const struct box_id *id, size_t n_trees, int *ret_dir, int *ret_lock,
-	struct den_err *err)
+int store_box_make(struct store *s, const struct box_id *id, size_t n_trees, int *ret_dir,
+	int *ret_lock, struct den_err *err)
 {
 	char path[64];
 	auto_fd dir = -1;
@@ -244,7 +302,8 @@ int store_trash_empty(struct store *s, const struct box_id *mine, struct den_err
 		if (box_id_parse(de->d_name, &id, NULL) < 0)
 			continue;
 		box = openat(fd, id.s, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if ((!mine || strcmp(mine->s, id.s)) && (box < 0 || store_box_lock(box, &lock, NULL) < 0))
+		if ((!mine || strcmp(mine->s, id.s)) &&
+			(box < 0 || store_box_lock(box, &lock, NULL) < 0))
 			continue; /* its own keeper is at it */
 		if (tree_remove_at(fd, id.s, err) < 0)
 			r = -1;
@@ -267,7 +326,9 @@ int proc_start_time(pid_t pid, uint64_t *ret)
 	if (file_read_at(AT_FDCWD, path, text, sizeof(text), NULL) < 0)
 		return -1;
 	p = strrchr(text, ')');
-	if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+	if (!p || sscanf(p + 1,
+			  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+			  "%*d %*d %llu",
 			  &start) != 1)
 		return -1;
 	*ret = start;
@@ -277,7 +338,8 @@ int proc_start_time(pid_t pid, uint64_t *ret)
 int store_proc_put(int boxfd, const struct box_proc *p, struct den_err *err)
 {
 	char text[64];
-	int n = snprintf(text, sizeof(text), "%d %llu\n", (int)p->pid, (unsigned long long)p->start);
+	int n = snprintf(
+		text, sizeof(text), "%d %llu\n", (int)p->pid, (unsigned long long)p->start);
 	auto_fd fd = openat(boxfd, "init", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	if (fd < 0 || write(fd, text, (size_t)n) != n)
@@ -297,9 +359,12 @@ int store_proc_get(int boxfd, struct box_proc *ret, int *ret_pidfd)
 		sscanf(text, "%d %llu", &pid, &start) != 2)
 		return 0;
 	fd = (int)syscall(SYS_pidfd_open, pid, 0);
-	/* Opened first, checked after: now that we hold it, the number cannot change its meaning. */
+	/* Opened first, checked after: now that we hold it, the number cannot change its
+	 * meaning. */
 	if (fd < 0 || proc_start_time(pid, &now) < 0 || now != start)
 		return 0;
+	if (poll(&(struct pollfd){ .fd = fd, .events = POLLIN }, 1, 0) > 0)
+		return 0; /* it has ended, and only its parent has not looked yet */
 	*ret = (struct box_proc){ pid, start };
 	*ret_pidfd = fd_take(&fd);
 	return 1;
@@ -314,10 +379,11 @@ void store_proc_clear(int boxfd)
 
 /*
  * Execute-only: root of a box may run it and never read or trace it. Written aside and renamed, so
- * that nobody runs a part. Written page by page, so that the page cache holds it in small pieces: of a
- * large one every box would have all mapped as soon as it touches any.
+ * that nobody runs a part. Written page by page, so that the page cache holds it in small pieces:
+ * of a large one every box would have all mapped as soon as it touches any.
  */
-static int init_write(struct store *s, const char *path, const char *blob, size_t len, struct den_err *err)
+static int init_write(
+	struct store *s, const char *path, const char *blob, size_t len, struct den_err *err)
 {
 	char tmp[128];
 	auto_fd fd = -1;
@@ -357,7 +423,8 @@ int store_init_path(struct store *s, const void *blob, size_t len, const char *h
 
 /* ---- sweeping ---- */
 
-static void sweep_claims(struct store *s, const char *dir, void (*removed)(const char *, void *), void *user)
+static void sweep_claims(
+	struct store *s, const char *dir, void (*removed)(const char *, void *), void *user)
 {
 	int fd = openat(s->fd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -377,7 +444,8 @@ static void sweep_claims(struct store *s, const char *dir, void (*removed)(const
 }
 
 /* den-init of other versions: boxes that run one hold the file itself, nobody needs the name. */
-static void sweep_inits(struct store *s, const char *hash, void (*removed)(const char *, void *), void *user)
+static void sweep_inits(
+	struct store *s, const char *hash, void (*removed)(const char *, void *), void *user)
 {
 	int fd = openat(s->fd, PLACE_LIB, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -400,8 +468,8 @@ static void sweep_inits(struct store *s, const char *hash, void (*removed)(const
 		fd_close(&fd);
 }
 
-int store_sweep(struct store *s, const char *init_hash, void (*removed)(const char *what, void *user),
-	void *user, struct den_err *err)
+int store_sweep(struct store *s, const char *init_hash,
+	void (*removed)(const char *what, void *user), void *user, struct den_err *err)
 {
 	(void)err;
 	sweep_inits(s, init_hash, removed, user);

@@ -102,7 +102,9 @@ void text_number(struct text_lines *const *texts, size_t n)
 						memcmp(table[at].p, p, len) != 0))
 				at = (at + 1) & (cap - 1);
 			if (!table[at].id)
-				table[at] = (struct slot){ .p = p, .len = len, .id = next++, .hash = h };
+				table[at] = (struct slot){
+					.p = p, .len = len, .id = next++, .hash = h
+				};
 			texts[t]->id[i] = table[at].id;
 		}
 }
@@ -216,7 +218,8 @@ static void box_middle(struct search *s, const struct box *box, int32_t *ret_x, 
 {
 	int32_t n = box->a1 - box->a0, m = box->b1 - box->b0, delta = n - m;
 	struct way f = { s->a.seq + box->a0, s->b.seq + box->b0, n, m, 1, s->forward + m + 1 };
-	struct way b = { s->a.seq + box->a1 - 1, s->b.seq + box->b1 - 1, n, m, -1, s->backward + m + 1 };
+	struct way b = { s->a.seq + box->a1 - 1, s->b.seq + box->b1 - 1, n, m, -1,
+		s->backward + m + 1 };
 
 	for (int32_t k = -m - 1; k <= n + 1; k++)
 		f.v[k] = b.v[k] = NONE;
@@ -225,8 +228,8 @@ static void box_middle(struct search *s, const struct box *box, int32_t *ret_x, 
 		for (int32_t k = first_k(&f, d); k <= last_k(&f, d); k += 2, s->steps++) {
 			int32_t x = way_step(s, &f, k), other = delta - k;
 
-			if (delta & 1 && x >= 0 && other >= -(d - 1) && other <= d - 1 && other >= -m &&
-				other <= n && x + b.v[other] >= n) {
+			if (delta & 1 && x >= 0 && other >= -(d - 1) && other <= d - 1 &&
+				other >= -m && other <= n && x + b.v[other] >= n) {
 				*ret_x = x;
 				*ret_y = x - k;
 				return;
@@ -350,8 +353,8 @@ static bool group_down(const struct side *s, size_t n, struct group *g)
 }
 
 /*
- * Among equal lines it is arbitrary which of them changed. Groups of changed lines go down as far as
- * they can, growing together where they meet, unless on the way they can stand beside a group of
+ * Among equal lines it is arbitrary which of them changed. Groups of changed lines go down as far
+ * as they can, growing together where they meet, unless on the way they can stand beside a group of
  * the other text: then the two are one change.
  */
 static void side_compact(const struct side *s, size_t n, const bool *gap)

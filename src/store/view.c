@@ -156,7 +156,8 @@ static int part_open(int dirfd, const char *name, int *ret, struct den_err *err)
 	return 1;
 }
 
-int view_dir_child(const struct view_dir *d, const char *name, struct view_dir **ret, struct den_err *err)
+int view_dir_child(
+	const struct view_dir *d, const char *name, struct view_dir **ret, struct den_err *err)
 {
 	const struct view_tree *t = d->mounts ? tree_in(d->view, d->path, name) : NULL;
 	struct view_dir *c;
@@ -164,7 +165,8 @@ int view_dir_child(const struct view_dir *d, const char *name, struct view_dir *
 	if (t)
 		return root_open(d->view, t, d->path, name, ret, err);
 	if (strlen(d->path) + strlen(name) + 1 > VIEW_PATH_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "'%s': directories nested deeper than %u bytes of path",
+		return den_fail(err, DEN_LIMIT, 0,
+			"'%s': directories nested deeper than %u bytes of path",
 			tar_show(d->path).s, VIEW_PATH_MAX);
 	c = dir_new(d->view, d->tree, d->path, name, d->n);
 	for (size_t i = 0; i < d->n; i++) {
@@ -192,7 +194,8 @@ int view_dir_child(const struct view_dir *d, const char *name, struct view_dir *
 	return 0;
 }
 
-int view_dir_open(const struct view *v, const char *path, struct view_dir **ret, struct den_err *err)
+int view_dir_open(
+	const struct view *v, const char *path, struct view_dir **ret, struct den_err *err)
 {
 	const struct view_tree *root = NULL;
 	struct view_dir *d;
@@ -256,7 +259,8 @@ bool view_dir_is_opaque(const struct view_dir *d)
 	return d->opaque || d->n == 1;
 }
 
-static void node_set(const struct view *v, const struct stat *st, unsigned layer, struct view_node *ret)
+static void node_set(
+	const struct view *v, const struct stat *st, unsigned layer, struct view_node *ret)
 {
 	*ret = (struct view_node){ .there = true, .st = *st, .layer = (int)layer };
 	if (v->own)
@@ -275,7 +279,8 @@ static int mount_look(const struct view_dir *d, const char *name, struct view_no
 	return 0;
 }
 
-int view_dir_look(const struct view_dir *d, const char *name, struct view_node *ret, struct den_err *err)
+int view_dir_look(
+	const struct view_dir *d, const char *name, struct view_node *ret, struct den_err *err)
 {
 	*ret = (struct view_node){ 0 };
 	if (view_dir_is_mount(d, name))
@@ -303,8 +308,8 @@ static int part_of(const struct view_dir *d, const struct view_node *n)
 	return -1;
 }
 
-int view_dir_open_node(const struct view_dir *d, const char *name, const struct view_node *n, int *ret,
-	struct den_err *err)
+int view_dir_open_node(const struct view_dir *d, const char *name, const struct view_node *n,
+	int *ret, struct den_err *err)
 {
 	bool dir = S_ISDIR(n->st.st_mode);
 	int dirfd = part_of(d, n), fd;
@@ -437,7 +442,8 @@ void view_names_free(struct view_names *l)
 }
 
 /* With `merged`, what is hidden is left out. */
-static int names_get(const struct view_dir *d, size_t layers, bool merged, char ***ret, struct den_err *err)
+static int names_get(
+	const struct view_dir *d, size_t layers, bool merged, char ***ret, struct den_err *err)
 {
 	struct view_names l = { 0 };
 	char **v = NULL;

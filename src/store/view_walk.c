@@ -17,7 +17,8 @@ static bool same_layer(int a, int b)
 {
 	struct stat sa, sb;
 
-	return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+	return fstat(a, &sa) == 0 && fstat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
+	       sa.st_ino == sb.st_ino;
 }
 
 /* How many layers, counted from the lowest, are the same directories. */
@@ -27,7 +28,8 @@ static size_t tree_shared(const struct view_tree *a, const struct view_tree *b)
 
 	if (strcmp(a->at, b->at) != 0)
 		return 0;
-	while (n < max && same_layer(a->layers[a->n_layers - 1 - n], b->layers[b->n_layers - 1 - n]))
+	while (n < max &&
+		same_layer(a->layers[a->n_layers - 1 - n], b->layers[b->n_layers - 1 - n]))
 		n++;
 	return n;
 }
@@ -56,7 +58,8 @@ static void level_set_limits(struct view_walk *w, struct view_level *l)
 	}
 }
 
-/* Which shared layers (counted from the topmost shared one) a side sees: is it in the list of side b? */
+/* Which shared layers (counted from the topmost shared one) a side sees: is it in the list of side
+ * b? */
 static bool sees(const struct view_level *l, unsigned side, unsigned shared_layer)
 {
 	const struct view_dir *d = l->dir[side];
@@ -227,8 +230,8 @@ static int level_list(struct view_walk *w, struct view_level *l, struct den_err 
 	for (unsigned s = 0; s < w->n; s++) {
 		size_t max = WALK_NAMES_MAX - MIN(w->names_bytes, (size_t)WALK_NAMES_MAX);
 
-		if (l->dir[s] && view_names_add(&l->names, l->dir[s], all ? SIZE_MAX : l->limit[s], max,
-					 err) < 0) {
+		if (l->dir[s] && view_names_add(&l->names, l->dir[s], all ? SIZE_MAX : l->limit[s],
+					 max, err) < 0) {
 			w->names_bytes += l->names.bytes.len;
 			return -1;
 		}
@@ -296,8 +299,8 @@ void view_walk_free(struct view_walk *w)
 	free(w);
 }
 
-int view_walk_new(const struct view *const *views, unsigned n, const char *path, struct view_walk **ret,
-	struct den_err *err)
+int view_walk_new(const struct view *const *views, unsigned n, const char *path,
+	struct view_walk **ret, struct den_err *err)
 {
 	struct view_walk *w = mem_new(struct view_walk);
 	struct view_level *l;
@@ -360,7 +363,8 @@ int view_walk_again(struct view_walk *w, unsigned sides, struct den_err *err)
 }
 
 /* 1: *ret is set, 0: no side has the name. */
-static int entry_set(struct view_walk *w, struct view_level *l, struct view_entry *ret, struct den_err *err)
+static int entry_set(
+	struct view_walk *w, struct view_level *l, struct view_entry *ret, struct den_err *err)
 {
 	const char *name = buf_str(&w->path) + w->last_name;
 	bool there = false;

@@ -64,9 +64,10 @@ struct view_entry {
 	unsigned cut; /* of the directory it is in: see struct view_level */
 };
 
-/* Begins with what is in path on all sides that have it as a directory; missing on all is no error. */
-int view_walk_new(const struct view *const *views, unsigned n, const char *path, struct view_walk **ret,
-	struct den_err *err);
+/* Begins with what is in path on all sides that have it as a directory; missing on all is no
+ * error. */
+int view_walk_new(const struct view *const *views, unsigned n, const char *path,
+	struct view_walk **ret, struct den_err *err);
 /* 1: *ret is set; 0: the end. */
 int view_walk_next(struct view_walk *w, struct view_entry *ret, struct den_err *err);
 /* The next step goes into the entry told last, on those sides of the mask that have a directory. */
@@ -75,7 +76,8 @@ void view_walk_enter(struct view_walk *w, unsigned sides, bool mark);
 int view_walk_again(struct view_walk *w, unsigned sides, struct den_err *err);
 void view_walk_free(struct view_walk *w); /* NULL is allowed */
 
-/* view.c, for the walk: descriptors held, and which layers (indices in the tree) a directory has. */
+/* view.c, for the walk: descriptors held, and which layers (indices in the tree) a directory
+ * has. */
 size_t view_dir_parts(const struct view_dir *d);
 unsigned view_dir_part_layer(const struct view_dir *d, size_t i);
 const struct view_tree *view_dir_tree(const struct view_dir *d); /* NULL: a view without any */

@@ -1,6 +1,6 @@
 /*
- * A wall is how a box is walled off. Each is one const table with every operation in it; what a wall
- * cannot do, its operation answers with DEN_UNSUPPORTED and the reason.
+ * A wall is how a box is walled off. Each is one const table with every operation in it; what a
+ * wall cannot do, its operation answers with DEN_UNSUPPORTED and the reason.
  *
  * The keeper says what is wanted in a plan; a wall says what it made in a wall_box. It keeps no
  * other state: what a new keeper needs to take a box over is in the plan and the process id.
@@ -25,26 +25,30 @@ struct plan_tree {
 enum plan_ids {
 	IDS_MAPPED,  /* a range of 65,536; layers id-mapped: ids on disk are the box's own */
 	IDS_SHIFTED, /* a range, but the file system cannot be id-mapped, or there is no root */
-	IDS_SINGLE,  /* an ordinary user without a range: root in the box is that user, nobody else is */
+	/* an ordinary user without a range: root in the box is that user, nobody else is */
+	IDS_SINGLE,
 };
 
 struct plan {
 	const struct box_id *id;
-	const char *tag;	     /* of the state directory: eight hex digits, for cgroup names */
+	/* of the state directory: eight hex digits, for cgroup names */
+	const char *tag;
 	const struct box_spec *spec;
 	const struct plan_tree *trees;
 	size_t n_trees;
-	int fsfd;		     /* where the box's changes are: uN and wN of each tree, or a disk */
+	int fsfd; /* where the box's changes are: uN and wN of each tree, or a disk */
 	const char *fs_path;	     /* the same */
 	const char *init_path;	     /* the den-init file on the host */
 	int listen_fd;		     /* init's socket */
 	enum plan_ids ids;
 	uint32_t id_base;	     /* IDS_MAPPED, IDS_SHIFTED as root: first id of the range */
-	const char *owners;	     /* file with "path uid gid" lines to apply at first start; NULL: none */
+	const char *run_path;	     /* directory that the box sees at /run/den, read-only */
+	bool trust;		     /* its ca-bundle.pem takes the place of the system's bundle */
+	const char *owners; /* file with "path uid gid" lines to apply at first start; NULL: none */
 	char boot_id[37], machine_id[33];
 	bool host_net;		     /* tests only */
-	/* Called when init's process exists and before it executes: what it writes down is there when the
-	 * keeper dies a moment later. */
+	/* Called when init's process exists and before it executes: what it writes down is there
+	 * when the keeper dies a moment later. */
 	int (*cloned)(pid_t pid, void *user, struct den_err *err);
 	void *user;
 };
@@ -68,7 +72,8 @@ struct wall_ops {
 	/* Starts init. On failure nothing stays. */
 	int (*start)(const struct plan *p, struct wall_box *ret, struct den_err *err);
 	/* Takes a running box over: pid was checked by the keeper. */
-	int (*adopt)(const struct plan *p, pid_t pid, int pidfd, struct wall_box *ret, struct den_err *err);
+	int (*adopt)(const struct plan *p, pid_t pid, int pidfd, struct wall_box *ret,
+		struct den_err *err);
 	int (*freeze)(struct wall_box *b, bool on, struct den_err *err);
 	/* What the box has written is in fsfd, and (HOLD, until GO) nothing is half. */
 	int (*settle)(struct wall_box *b, int fsfd, enum wall_settle how, struct den_err *err);
@@ -81,8 +86,8 @@ struct wall_ops {
 	int (*pids)(struct wall_box *b, pid_t **ret, size_t *n, struct den_err *err);
 	uint64_t (*oom_kills)(struct wall_box *b);
 	uint64_t (*pids_refused)(struct wall_box *b);
-	/* Ends every process; idempotent, cannot fail. init is dead when it returns. With `later`, taking
-	 * its mounts apart (which costs more than all else) is left for release(). */
+	/* Ends every process; idempotent, cannot fail. init is dead when it returns. With `later`,
+	 * taking its mounts apart (which costs more than all else) is left for release(). */
 	void (*stop)(struct wall_box *b, bool later);
 	void (*release)(struct wall_box *b);
 	/* Frees what the host holds for a box that is down. */
@@ -94,10 +99,11 @@ struct wall_ops {
 
 /* How the ids of boxes made here are laid out; why (may be NULL) says what keeps it from more. */
 enum plan_ids wall_ids(const char **why);
-/* Runs fn as one who may do with the files of boxes whatever their root may: of an ordinary user in a
- * process of its own, in a user namespace like theirs; as root right here. */
+/* Runs fn as one who may do with the files of boxes whatever their root may: of an ordinary user in
+ * a process of its own, in a user namespace like theirs; as root right here. */
 int wall_as_box_root(int (*fn)(void *arg, struct den_err *err), void *arg, struct den_err *err);
-/* Where a layer is a disk (--disk), *fd becomes the directory inside of it, read-only. Needs root. */
+/* Where a layer is a disk (--disk), *fd becomes the directory inside of it, read-only. Needs
+ * root. */
 int wall_open_disk(int *fd, struct den_err *err);
 /* Which limits can be enforced, in words; returns "ok", "limited" or "missing". */
 const char *wall_limits(struct buf *out);

@@ -177,8 +177,10 @@ void conn_send_fds(struct conn *c, uint8_t type, uint32_t chan, const void *p, s
 	if (c->dead)
 		return;
 	if (n_fds)
-		conn_flush(c); /* earlier bytes first, so that the descriptors go with their frame */
-	if (n > WIRE_MAX_PAYLOAD || c->tx.len - c->tx_done > CONN_TX_MAX || c->n_tx_fds + n_fds > CONN_MAX_FDS) {
+		/* earlier bytes first, so that the descriptors go with their frame */
+		conn_flush(c);
+	if (n > WIRE_MAX_PAYLOAD || c->tx.len - c->tx_done > CONN_TX_MAX ||
+		c->n_tx_fds + n_fds > CONN_MAX_FDS) {
 		shutdown(c->src.fd, SHUT_RDWR); /* the reader sees the end and reports it */
 		return;
 	}

@@ -2,10 +2,10 @@
  * One connected stream socket on a loop, carrying frames both ways.
  *
  * Sending never blocks and never fails at the call: what the socket does not take is queued, and a
- * broken connection is told once, through on_close, from the loop. Who sends on behalf of a stranger
- * bounds the queue by credit (wire.h), so it cannot grow without end; a peer that stops reading
- * control answers is cut off at CONN_TX_MAX.
- * Buffers are given back when empty: an idle connection costs its descriptor.
+ * broken connection is told once, through on_close, from the loop. Who sends on behalf of a
+ * stranger bounds the queue by credit (wire.h), so it cannot grow without end; a peer that stops
+ * reading control answers is cut off at CONN_TX_MAX. Buffers are given back when empty: an idle
+ * connection costs its descriptor.
  */
 #pragma once
 
@@ -22,7 +22,8 @@ struct conn {
 	size_t tx_done;
 	int tx_fds[CONN_MAX_FDS], n_tx_fds; /* travel with the first byte of the next send */
 	int rx_fds[CONN_MAX_FDS], n_rx_fds; /* arrived, not yet taken */
-	bool take_fds;			    /* the peer may send descriptors; else they are closed */
+	/* the peer may send descriptors; else they are closed */
+	bool take_fds;
 	bool dead;			    /* on_close was called or conn_close() */
 	bool reading;			    /* conn_read() is up the stack and owns rx */
 	/* f and its payload are valid during the call only. The callee may conn_close(). */

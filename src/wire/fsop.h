@@ -17,7 +17,8 @@
  *   watch   PATH FLAGS                     end: stop a record per event, first one empty: watching
  *                                                                FLAGS: r recursive
  *   tarout  PATH FLAGS                     -         tar         FLAGS: c contents only (no top name)
- *   tarin   PATH FLAGS                     tar       -           FLAGS: p make PATH, w a layer: .wh.X removes X
+ *   tarin   PATH FLAGS                     tar       -           FLAGS: p make PATH, w a layer: .wh.X removes X,
+ *                                                                and stdout has how many attributes could not be set
  *
  * MODE is octal; "" leaves the default. A record is a u32 length (little-endian) and fields.
  * Success is exit status 0. Failure is exit status 1 with wire_put_err() fields on stderr.
@@ -31,7 +32,17 @@
 
 #define FSOP_RECORD_MAX (64U << 10)
 
-enum fs_type { FS_UNKNOWN, FS_FILE, FS_DIR, FS_LINK, FS_FIFO, FS_SOCKET, FS_CHAR, FS_BLOCK, FS_TYPES };
+enum fs_type {
+	FS_UNKNOWN,
+	FS_FILE,
+	FS_DIR,
+	FS_LINK,
+	FS_FIFO,
+	FS_SOCKET,
+	FS_CHAR,
+	FS_BLOCK,
+	FS_TYPES
+};
 extern const char *const fs_type_str[FS_TYPES];
 
 enum fs_event { FS_EV_NONE, FS_EV_CREATE, FS_EV_WRITE, FS_EV_REMOVE, FS_EV_RENAME, FS_EV_CHMOD,
@@ -42,7 +53,8 @@ extern const char *const fs_event_str[FS_EVENTS];
 /* path: for stat as asked; for list and watch relative to PATH. It is made by the box: any bytes
  * but NUL. */
 struct fs_entry {
-	char *path, *target, *user, *group; /* user, group: names in the box, NULL when it has none */
+	/* user, group: names in the box, NULL when it has none */
+	char *path, *target, *user, *group;
 	enum fs_type type;
 	enum fs_event event;
 	uint64_t mode, uid, gid, size, ino, nlink;

@@ -42,11 +42,13 @@ int box_name_parse(const char *text, struct box_name *ret, struct den_err *err)
 
 	if (n < 1 || n > 63 || strspn(text, ok) != n || strchr("._-", text[0]))
 		return den_fail(err, DEN_INVALID, 0,
-			"'%.80s' is not a box name: use a-z, 0-9, '.', '_' and '-', starting with a "
+			"'%.80s' is not a box name: use a-z, 0-9, '.', '_' and '-', starting with "
+			"a "
 			"letter or digit, at most 63 characters",
 			text);
 	if (box_id_looks(text))
-		return den_fail(err, DEN_INVALID, 0, "name '%s' looks like a box id; choose another", text);
+		return den_fail(
+			err, DEN_INVALID, 0, "name '%s' looks like a box id; choose another", text);
 	memcpy(ret->s, text, n + 1);
 	return 0;
 }

@@ -36,7 +36,8 @@ static int absolute(const char *path, char **ret, struct den_err *err)
 
 int place_state(const char *asked, char **ret, struct den_err *err)
 {
-	const char *env = getenv("DEN_STATE"), *xdg = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+	const char *env = getenv("DEN_STATE"), *xdg = getenv("XDG_STATE_HOME"),
+		   *home = getenv("HOME");
 	auto_buf b = { 0 };
 
 	if (asked && *asked)
@@ -69,9 +70,9 @@ static int make_parents(const char *path, struct den_err *err)
 	return 0;
 }
 
-/* ext4 puts directories that are made side by side into one group of blocks; where boxes come and go
- * by the hundred it then searches ever longer for an inode that was not freed just now. Told that
- * these are separate trees, it spreads them. Other file systems have no such flag. */
+/* ext4 puts directories that are made side by side into one group of blocks; where boxes come and
+ * go by the hundred it then searches ever longer for an inode that was not freed just now. Told
+ * that these are separate trees, it spreads them. Other file systems have no such flag. */
 static void spread_boxes(int statefd)
 {
 	auto_fd fd = openat(statefd, PLACE_BOXES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -85,8 +86,8 @@ static void spread_boxes(int statefd)
 
 int place_open(const char *state, bool create, int *ret_fd, struct den_err *err)
 {
-	static const char *const sub[] = { PLACE_NAMES, PLACE_IDS, PLACE_LIB, PLACE_TEMPLATES, PLACE_TRASH,
-		PLACE_BOXES };
+	static const char *const sub[] = { PLACE_NAMES, PLACE_IDS, PLACE_LIB, PLACE_TEMPLATES,
+		PLACE_TRASH, PLACE_BOXES };
 	auto_fd fd = -1;
 	struct stat st;
 
@@ -102,10 +103,12 @@ int place_open(const char *state, bool create, int *ret_fd, struct den_err *err)
 		return den_fail_sys(err, errno, "state directory '%s'", state);
 	if (fstat(fd, &st) < 0)
 		return den_fail_sys(err, errno, "state directory '%s'", state);
-	/* Whoever can write here owns the boxes; a directory of somebody else is not ours to use. */
+	/* Whoever can write here owns the boxes; a directory of somebody else is not ours to
+	 * use. */
 	if (st.st_uid != geteuid() || (st.st_mode & 022))
 		return den_fail(err, DEN_DENIED, 0,
-			"state directory '%s' must belong to you and be writable by you alone", state);
+			"state directory '%s' must belong to you and be writable by you alone",
+			state);
 	if (create && faccessat(fd, PLACE_BOXES, F_OK, 0) < 0) { /* boxes is made last */
 		for (size_t i = 0; i < ARRAY_SIZE(sub); i++)
 			if (mkdirat(fd, sub[i], 0700) < 0 && errno != EEXIST)
@@ -128,11 +131,13 @@ static int resolve_prefix(int statefd, const char *ref, struct box_id *ret, stru
 		return den_fail(err, DEN_NOT_FOUND, 0, "no box '%.80s'; 'den ls' lists them", ref);
 	}
 	while ((de = readdir(d)))
-		if (!strncmp(de->d_name, ref, strlen(ref)) && box_id_parse(de->d_name, ret, NULL) == 0)
+		if (!strncmp(de->d_name, ref, strlen(ref)) &&
+			box_id_parse(de->d_name, ret, NULL) == 0)
 			found++;
 	closedir(d);
 	if (found > 1)
-		return den_fail(err, DEN_INVALID, 0, "'%s' fits %d boxes; give more of the id", ref, found);
+		return den_fail(
+			err, DEN_INVALID, 0, "'%s' fits %d boxes; give more of the id", ref, found);
 	return found ? 0 : den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; 'den ls' lists them", ref);
 }
 
@@ -179,7 +184,8 @@ int place_box(int statefd, const struct box_id *id, int *ret_fd, struct den_err 
 	return 0;
 }
 
-/* A socket address holds 107 bytes, and state directories may be deeper: go through the descriptor. */
+/* A socket address holds 107 bytes, and state directories may be deeper: go through the
+ * descriptor. */
 static void address(int dirfd, const char *name, struct sockaddr_un *ret)
 {
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };

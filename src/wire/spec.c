@@ -62,7 +62,8 @@ static int rows_get(const struct row *rows, size_t n, const struct wire_value *v
 		if (rows[i].kind == K_STR)
 			return wire_str(v, rows[i].max, (char **)(void *)at, err) < 0 ? -1 : 1;
 		if (v->len > rows[i].max || memchr(v->p, '\0', v->len))
-			return den_fail(err, DEN_INVALID, 0, "field %u is too long or has a NUL", v->tag);
+			return den_fail(
+				err, DEN_INVALID, 0, "field %u is too long or has a NUL", v->tag);
 		strv_addn((char ***)(void *)at, v->p, v->len);
 		return 1;
 	}
@@ -94,6 +95,9 @@ static const struct row box_rows[] = {
 	U64(F_FLAGS, box_spec, flags, BOX_KEEP_FLAGS),
 	STR(F_FROM, box_spec, from, 64),
 	U64(F_HISTORY, box_spec, history, HISTORY_OFF),
+	STR(F_POLICY, box_spec, policy, SPEC_MAX_POLICY),
+	STR(F_POLICY_NAME, box_spec, policy_name, 63),
+	STRV(F_PUBLISH, box_spec, publish, 16),
 };
 
 void box_spec_put(struct buf *b, const struct box_spec *s)
@@ -182,6 +186,9 @@ void box_spec_free(struct box_spec *s)
 	free(s->user);
 	free(s->cwd);
 	free(s->from);
+	free(s->policy);
+	free(s->policy_name);
+	strv_free(s->publish);
 	strv_free(s->env);
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		free(s->mounts[i].host);
@@ -202,6 +209,7 @@ static const struct row info_rows[] = {
 	STR(F_REASON, box_info, reason, MAX_TEXT),
 	STR(F_DETAIL, box_info, detail, MAX_TEXT),
 	STR(F_BOOT_ID, box_info, boot_id, 64),
+	U64(F_GENERATION, box_info, generation, 0),
 };
 
 void box_info_put(struct buf *b, const struct box_info *i)

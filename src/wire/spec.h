@@ -10,10 +10,12 @@
 
 #define SPEC_MAX_ARGS 65536
 #define SPEC_MAX_MOUNTS 64
+#define SPEC_MAX_POLICY (256U << 10)
 
 enum box_flags {
 	BOX_EPHEMERAL = 1 << 0, /* deleted when the connection that created it ends */
-	BOX_PIDS_DEFAULT = 1 << 1, /* nobody asked for the pids limit: do without where there is none */
+	/* nobody asked for the pids limit: do without where there is none */
+	BOX_PIDS_DEFAULT = 1 << 1,
 	BOX_KEEP_FLAGS = BOX_EPHEMERAL | BOX_PIDS_DEFAULT,
 };
 
@@ -23,10 +25,15 @@ struct box_mount {
 	bool ro;
 };
 
-/* What was asked for. 0 means no limit (pids: the default of PIDS_DEFAULT, chosen by the keeper). */
+/* What was asked for. 0 means no limit (pids: the default of PIDS_DEFAULT, chosen by the
+ * keeper). */
 struct box_spec {
 	char *id, *name, *template_name, *wall, *net, *hostname, *user, *cwd;
 	char *from; /* "ID@N": begins as that box was; NULL: as the template is */
+	char *policy;	   /* JSON, what it may reach; NULL: nothing, or what policy_name says */
+	char *policy_name; /* of a stored one, which it follows; NULL: its own */
+	/* "PORT" or "PORT=OUTSIDE": ports of the box that can be reached from outside */
+	char **publish;
 	char **env;
 	struct box_mount *mounts;
 	size_t n_mounts;
@@ -71,8 +78,10 @@ struct box_info {
 	int64_t created_ms, started_ms, stopped_ms;
 	uint64_t init_pid, keeper_pid; /* on the host; 0: none */
 	char *reason;		       /* why it stopped, in words; NULL: asked to */
-	char *detail;		       /* what the template is made of, and how the wall was built */
+	/* what the template is made of, and how the wall was built */
+	char *detail;
 	char *boot_id;
+	uint64_t generation;	       /* of its policy */
 };
 void box_info_put(struct buf *b, const struct box_info *i);
 int box_info_get(const char *p, size_t n, struct box_info *ret, struct den_err *err);
@@ -80,14 +89,16 @@ void box_info_free(struct box_info *i);
 
 enum exec_flags {
 	EXEC_TTY = 1 << 0,
-	EXEC_STDIN = 1 << 1,   /* stdin is a stream; else /dev/null */
-	EXEC_DETACH = 1 << 2,  /* no channel stays open after STARTED */
+	EXEC_STDIN = 1 << 1, /* stdin is a stream; else /dev/null */
+	EXEC_DETACH = 1 << 2, /* no channel stays open after STARTED */
 	EXEC_BUILTIN = 1 << 3, /* argv names a function of init (fsop.h), not a program */
-	EXEC_FORGET = 1 << 4,  /* keep nothing once the channel is closed */
+	EXEC_FORGET = 1 << 4, /* keep nothing once the channel is closed */
 	EXEC_KILL_ON_CLOSE = 1 << 5, /* the whole tree ends when the channel's connection does */
 	/* keeper to init only */
-	EXEC_CGROUP = 1 << 8,  /* one descriptor travels with it: cgroup.procs of the exec's group */
-	EXEC_SUBREAPER = 1 << 9, /* no cgroup: the program reaps its orphans, so its tree stays whole */
+	/* one descriptor travels with it: cgroup.procs of the exec's group */
+	EXEC_CGROUP = 1 << 8,
+	/* no cgroup: the program reaps its orphans, so its tree stays whole */
+	EXEC_SUBREAPER = 1 << 9,
 	EXEC_CLIENT_FLAGS = 0xff,
 };
 
@@ -100,7 +111,8 @@ struct exec_spec {
 	uint64_t credit; /* bytes of output that may be sent before the first CREDIT */
 	uint64_t exec;	 /* number in the box; the keeper's choice */
 	uint64_t nofile; /* RLIMIT_NOFILE; 0: leave */
-	uint64_t nonce;	 /* chosen by the client: asked for twice (a keeper died), it runs once; 0: none */
+	/* chosen by the client: asked for twice (a keeper died), it runs once; 0: none */
+	uint64_t nonce;
 };
 #define EXEC_KEEP_DEFAULT (1U << 20)
 #define EXEC_KEEP_MAX (64U << 20)

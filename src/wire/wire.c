@@ -59,7 +59,8 @@ int wire_frame_get(
 		return den_fail(err, DEN_INVALID, 0, "not a den frame");
 	if (p[1] != WIRE_VERSION)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"the other side speaks protocol %d, this one %d; restart the box with one version",
+			"the other side speaks protocol %d, this one %d; restart the box with one "
+			"version",
 			p[1], WIRE_VERSION);
 	if (type == 0 || type >= WM_TYPES)
 		return den_fail(err, DEN_INVALID, 0, "unknown frame type %u", type);
@@ -139,7 +140,8 @@ int wire_u64(const struct wire_value *v, uint64_t max, uint64_t *ret, struct den
 int wire_str(const struct wire_value *v, size_t max, char **ret, struct den_err *err)
 {
 	if (v->len > max)
-		return den_fail(err, DEN_INVALID, 0, "field %u is longer than %zu bytes", v->tag, max);
+		return den_fail(
+			err, DEN_INVALID, 0, "field %u is longer than %zu bytes", v->tag, max);
 	if (memchr(v->p, '\0', v->len))
 		return den_fail(err, DEN_INVALID, 0, "field %u contains a NUL byte", v->tag);
 	free(*ret);
@@ -153,7 +155,9 @@ int wire_get_err(const char *p, size_t n, struct den_err *ret)
 	struct wire_value v;
 	uint64_t code = DEN_INTERNAL, sys = 0;
 
-	*ret = (struct den_err){ .code = DEN_INTERNAL, .msg = "unreadable error from the other side" };
+	*ret = (struct den_err){
+		.code = DEN_INTERNAL, .msg = "unreadable error from the other side"
+	};
 	while (wire_next(&r, &v, NULL) > 0) {
 		if (v.tag == F_CODE)
 			(void)wire_u64(&v, ERR_CODES - 1, &code, NULL);

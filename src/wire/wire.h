@@ -92,6 +92,22 @@ enum wire_type {
 	WM_TEMPLATE_TAR, /* S: F_REF, F_COUNT: one more than the layer (absent: all) */
 	WM_TEMPLATE_STACK, /* F_DIFF_ID each, template options -> F_ID */
 	WM_POOL,		/* F_KIND, F_SIZE -> F_KIND, F_FLAGS, sizes */
+	/* the network */
+	WM_POLICY_GET,	/* -> F_POLICY, F_POLICY_NAME, F_GENERATION */
+	WM_POLICY_SET,	/* F_POLICY or F_POLICY_NAME -> F_GENERATION, F_COUNT: connections ended */
+	WM_POLICY_STORED, /* clerk: F_WHAT save (F_NAME, F_POLICY), get, remove (F_NAME), list -> F_RECORD each */
+	WM_JOURNAL,	/* F_KIND: a word, F_COUNT: the last so many -> WM_RECORD frames with F_MSG: a JSON line */
+	WM_DIAL,		/* -> F_FLAGS; descriptors: TCP sockets of the box's namespace, not connected */
+	WM_PORT,		/* F_PORT, F_FLAGS bit 0: close; F_NUMBER: port outside (0: any) -> F_RECORD each */
+	/* keeper and gate, src/gate/control.h */
+	WM_GATE_SETUP,	/* F_CONFIG, F_FLAGS: enum gate_fds -> F_COUNT: connections ended */
+	WM_GATE_RECORD,	/* gate: what to write down */
+	WM_GATE_TOKEN,	/* gate: F_NUMBER, F_NAME: audience, F_RULE: algorithm; back: F_NUMBER, F_MSG or F_REASON */
+	WM_GATE_SOCKETS, /* gate: wants; back: one descriptor, as from the plumber */
+	WM_GATE_PORT,	/* F_PORT in the box, one descriptor that listens outside; without one: close */
+	/* secrets and identity */
+	WM_VAULT,	/* clerk: F_CONFIG: a request to den-vault (JSON) -> F_CONFIG; F_RECORD per secret; F_MSG issuer */
+	WM_TOKEN,	/* F_NAME: audience, F_RULE: algorithm (absent: EdDSA) -> F_MSG: JWT */
 	WM_TYPES,
 };
 
@@ -118,6 +134,9 @@ enum wire_field {
 	/* history and templates */
 	F_HISTORY, F_FROM, F_NUMBER, F_PARENT, F_TURN, F_KIND, F_ORIGIN, F_REF, F_REF2, F_HEAD,
 	F_ENTRYPOINT, F_CONFIG, F_LAYER, F_DIFF_ID, F_WHAT, F_RULE, F_CHOICE, F_COUNT, F_NONCE,
+	/* the network */
+	F_POLICY, F_POLICY_NAME, F_GENERATION, F_HOST, F_ADDR, F_PORT, F_BYTES_IN, F_BYTES_OUT, F_DURATION_MS,
+	F_PUBLISH,
 	WIRE_FIELDS,
 };
 

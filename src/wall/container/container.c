@@ -18,15 +18,17 @@
 
 static int container_probe(struct den_err *err)
 {
-	pid_t pid = (pid_t)syscall(SYS_clone, CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | SIGCHLD,
-		NULL, NULL, NULL, NULL);
+	pid_t pid = (pid_t)syscall(SYS_clone,
+		CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | SIGCHLD, NULL, NULL,
+		NULL, NULL);
 
 	if (pid == 0)
 		_exit(0);
 	if (pid < 0)
 		return den_fail(err, DEN_UNSUPPORTED, errno,
 			"namespaces cannot be made (see user.max_user_namespaces, "
-			"kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)");
+			"kernel.unprivileged_userns_clone, "
+			"kernel.apparmor_restrict_unprivileged_userns)");
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return 0;
@@ -65,7 +67,8 @@ static int container_start(const struct plan *p, struct wall_box *ret, struct de
 	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1 };
 	if (p->spec->disk && geteuid() != 0)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"--disk cannot be enforced for an ordinary user; run den as root, or leave it out");
+			"--disk cannot be enforced for an ordinary user; run den as root, or leave "
+			"it out");
 	if (cgroup_open(p->id, p->tag, &cg, &why) < 0) {
 		if (need_cgroup(p->spec, &why, err) < 0)
 			return -1;
@@ -100,7 +103,8 @@ static int container_adopt(
 
 static int no_cgroup(const struct wall_box *b, struct den_err *err)
 {
-	return den_fail(err, DEN_UNSUPPORTED, 0, "this needs a cgroup: %s", b->note ? b->note : "none here");
+	return den_fail(err, DEN_UNSUPPORTED, 0, "this needs a cgroup: %s",
+		b->note ? b->note : "none here");
 }
 
 static int container_settle(struct wall_box *b, int fsfd, enum wall_settle how, struct den_err *err)
@@ -124,7 +128,8 @@ static int container_exec_signal(struct wall_box *b, uint32_t exec, int sig, str
 	return b->cg ? cgroup_exec_signal(b->cg, exec, sig, NULL, err) : no_cgroup(b, err);
 }
 
-static int container_exec_cpu(struct wall_box *b, uint32_t exec, uint64_t *usec, struct den_err *err)
+static int container_exec_cpu(
+	struct wall_box *b, uint32_t exec, uint64_t *usec, struct den_err *err)
 {
 	return b->cg ? cgroup_exec_cpu_usec(b->cg, exec, usec, err) : no_cgroup(b, err);
 }
@@ -170,8 +175,8 @@ static void container_stop(struct wall_box *b, bool later)
 	if (later) {
 		char path[64];
 
-		/* A mount namespace lives as long as somebody holds it, and goes with its last process
-		 * else, which is not reaped before all is unmounted. */
+		/* A mount namespace lives as long as somebody holds it, and goes with its last
+		 * process else, which is not reaped before all is unmounted. */
 		snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)b->pid);
 		b->mntns = open(path, O_RDONLY | O_CLOEXEC);
 	}
@@ -201,8 +206,8 @@ static void container_clean(struct wall_box *b)
 	b->note = NULL;
 }
 
-static int container_sweep(const char *tag, bool (*alive)(const struct box_id *, void *), void *user,
-	void (*removed)(const char *what, void *user), struct den_err *err)
+static int container_sweep(const char *tag, bool (*alive)(const struct box_id *, void *),
+	void *user, void (*removed)(const char *what, void *user), struct den_err *err)
 {
 	return cgroup_sweep(tag, alive, removed, user, err);
 }

@@ -5,4 +5,5 @@
 #include "wall.h"
 
 /* launch.c */
-int container_launch(const struct plan *p, struct cgroup *cg, struct wall_box *ret, struct den_err *err);
+int container_launch(
+	const struct plan *p, struct cgroup *cg, struct wall_box *ret, struct den_err *err);

@@ -30,8 +30,8 @@
 static int make_fs(const char *path, struct den_err *err)
 {
 	static const char *const tools[] = { "/sbin/mke2fs", "/usr/sbin/mke2fs" };
-	char *argv[] = { NULL, (char *)"-q", (char *)"-F", (char *)"-t", (char *)"ext4", (char *)"-m", (char *)"0",
-		(char *)"-O", (char *)"^resize_inode", (char *)"-E",
+	char *argv[] = { NULL, (char *)"-q", (char *)"-F", (char *)"-t", (char *)"ext4",
+		(char *)"-m", (char *)"0", (char *)"-O", (char *)"^resize_inode", (char *)"-E",
 		(char *)"lazy_itable_init=1,nodiscard,root_owner=0:0", (char *)path, NULL };
 	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL };
 	posix_spawn_file_actions_t fa;
@@ -48,7 +48,9 @@ static int make_fs(const char *path, struct den_err *err)
 		return den_fail(err, DEN_UNSUPPORTED, r, "--disk needs mke2fs (package e2fsprogs)");
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
-	return status ? den_fail(err, DEN_INTERNAL, 0, "mke2fs failed (status %d)", WEXITSTATUS(status)) : 0;
+	return status ? den_fail(err, DEN_INTERNAL, 0, "mke2fs failed (status %d)",
+				WEXITSTATUS(status))
+		      : 0;
 }
 
 int disk_make(const struct plan *p, struct den_err *err)
@@ -62,8 +64,10 @@ int disk_make(const struct plan *p, struct den_err *err)
 	if (fd < 0 && errno == EEXIST)
 		return 0;
 	if (fd < 0 || ftruncate(fd, (off_t)p->spec->disk) < 0)
-		return den_fail_sys(err, errno, "make disk of %llu bytes", (unsigned long long)p->spec->disk);
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd); /* mke2fs opens it itself */
+		return den_fail_sys(
+			err, errno, "make disk of %llu bytes", (unsigned long long)p->spec->disk);
+	/* mke2fs opens it itself */
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd);
 	if (make_fs(path, err) < 0) {
 		unlinkat(p->fsfd, DISK_FILE, 0);
 		return -1;
@@ -102,8 +106,8 @@ static int loop_open(int file, uint32_t flags, char *path, size_t cap, struct de
 	return den_fail(err, DEN_LIMIT, 0, "no free loop device");
 }
 
-/* The device that the file is behind; -1: it is not mounted. By /sys, not by counting up nodes: where there
- * is no udev, /dev has gaps. */
+/* The device that the file is behind; -1: it is not mounted. By /sys, not by counting up nodes:
+ * where there is no udev, /dev has gaps. */
 static int loop_find(int file, char *path, size_t cap)
 {
 	DIR *d = opendir("/sys/block");
@@ -127,8 +131,8 @@ static int loop_find(int file, char *path, size_t cap)
 			mknod(path, S_IFBLK | 0660, makedev(7, (unsigned)n));
 			fd = open(path, O_RDONLY | O_CLOEXEC);
 		}
-		if (fd >= 0 && ioctl(fd, LOOP_GET_STATUS64, &info) == 0 && info.lo_inode == st.st_ino &&
-			info.lo_device == st.st_dev)
+		if (fd >= 0 && ioctl(fd, LOOP_GET_STATUS64, &info) == 0 &&
+			info.lo_inode == st.st_ino && info.lo_device == st.st_dev)
 			found = fd;
 		else
 			fd_close(&fd);
@@ -153,9 +157,10 @@ static int mount_device(const char *path, struct den_err *err)
 }
 
 /*
- * FIFREEZE waits, deaf to all signals, for whoever is in the middle of a write; a box can be that for
- * ever (splice() from an empty pipe). And who dies with a file system held leaves it held. So a process of
- * its own holds it, that has nothing but the two descriptors: it lets go when told, or when we are gone.
+ * FIFREEZE waits, deaf to all signals, for whoever is in the middle of a write; a box can be that
+ * for ever (splice() from an empty pipe). And who dies with a file system held leaves it held. So a
+ * process of its own holds it, that has nothing but the two descriptors: it lets go when told, or
+ * when we are gone.
  */
 static struct {
 	pid_t pid;
@@ -202,7 +207,8 @@ static int disk_hold(int fs, struct den_err *err)
 		return 0;
 	}
 	close(pair[0]); /* when it gets the disk after all, it lets go at once */
-	return den_fail(err, DEN_TIMEOUT, 0, "a process of the box is in the middle of a write for more than 5 s");
+	return den_fail(err, DEN_TIMEOUT, 0,
+		"a process of the box is in the middle of a write for more than 5 s");
 }
 
 static int disk_release(void)
@@ -219,7 +225,8 @@ static int disk_release(void)
 
 int disk_settle(int fsfd, enum wall_settle how, struct den_err *err)
 {
-	auto_fd file = openat(fsfd, DISK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), loop = -1, mnt = -1, fd = -1;
+	auto_fd file = openat(fsfd, DISK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), loop = -1,
+		mnt = -1, fd = -1;
 	char path[32];
 
 	if (how == SETTLE_GO)
@@ -232,7 +239,8 @@ int disk_settle(int fsfd, enum wall_settle how, struct den_err *err)
 	if (loop < 0)
 		return 0;
 	if (holder.pid > 0)
-		return den_fail(err, DEN_TIMEOUT, 0, "a process of the box is still in the middle of a write");
+		return den_fail(err, DEN_TIMEOUT, 0,
+			"a process of the box is still in the middle of a write");
 	mnt = mount_device(path, err);
 	if (mnt < 0)
 		return -1;
@@ -244,7 +252,8 @@ int disk_settle(int fsfd, enum wall_settle how, struct den_err *err)
 
 int wall_open_disk(int *fd, struct den_err *err)
 {
-	auto_fd file = openat(*fd, DISK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), loop = -1, fs = -1;
+	auto_fd file = openat(*fd, DISK_FILE, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), loop = -1,
+		fs = -1;
 	char path[32];
 	int mnt;
 
@@ -293,11 +302,13 @@ int disk_mount(const struct plan *p, struct den_err *err)
 
 	if (file < 0)
 		return den_fail_sys(err, errno, "open disk");
-	/* a second device behind the same file would be a second file system that knows nothing of the first */
+	/* a second device behind the same file would be a second file system that knows nothing of
+	 * the first */
 	for (int tries = 0; (loop = loop_find(file, path, sizeof(path))) >= 0; tries++) {
 		fd_close(&loop);
 		if (tries == DISK_FREE_TRIES)
-			return den_fail(err, DEN_CONFLICT, EBUSY, "the box's disk is still mounted");
+			return den_fail(
+				err, DEN_CONFLICT, EBUSY, "the box's disk is still mounted");
 		nanosleep(&(struct timespec){ .tv_nsec = 10 * 1000000L }, NULL);
 	}
 	loop = loop_open(file, 0, path, sizeof(path), err);

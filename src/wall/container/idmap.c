@@ -120,18 +120,20 @@ static int map_write(pid_t pid, const char *file, const char *text, struct den_e
 	return file_write_at(AT_FDCWD, path, text, err);
 }
 
-static int map_helper(const char *tool, pid_t pid, uint32_t own, uint32_t first, struct den_err *err)
+static int map_helper(
+	const char *tool, pid_t pid, uint32_t own, uint32_t first, struct den_err *err)
 {
 	char path[64], a[4][16];
-	char *argv[] = { NULL, a[0], (char *)"0", a[1], (char *)"1", (char *)"1", a[2], (char *)"65535",
-		NULL };
+	char *argv[] = { NULL, a[0], (char *)"0", a[1], (char *)"1", (char *)"1", a[2],
+		(char *)"65535", NULL };
 	char *env[] = { (char *)"PATH=/usr/bin:/bin", NULL };
 	pid_t child;
 	int status;
 
 	argv[0] = (char *)helper(tool, path, sizeof(path));
 	if (!argv[0])
-		return den_fail(err, DEN_UNSUPPORTED, 0, "%s is not installed (package uidmap)", tool);
+		return den_fail(
+			err, DEN_UNSUPPORTED, 0, "%s is not installed (package uidmap)", tool);
 	snprintf(a[0], sizeof(a[0]), "%d", (int)pid);
 	snprintf(a[1], sizeof(a[1]), "%u", own);
 	snprintf(a[2], sizeof(a[2]), "%u", first);
@@ -174,7 +176,8 @@ int idmap_write(pid_t pid, const struct plan *p, struct den_err *err)
 }
 
 /* In the child: waits for its ids, then works. Its error goes back through the pipe. */
-static void box_root_child(pid_t parent, int go, int back, int (*fn)(void *arg, struct den_err *err), void *arg)
+static void box_root_child(
+	pid_t parent, int go, int back, int (*fn)(void *arg, struct den_err *err), void *arg)
 {
 	struct den_err err = { 0 };
 	char c;
@@ -183,8 +186,8 @@ static void box_root_child(pid_t parent, int go, int back, int (*fn)(void *arg, 
 		_exit(1);
 	if (setresgid(0, 0, 0) < 0 || setresuid(0, 0, 0) < 0)
 		den_fail_sys(&err, errno, "become root of the box");
-	/* after the ids, which would clear it: it has the box's lock and sockets from its parent, so a next
-	 * keeper could not work while it goes on */
+	/* after the ids, which would clear it: it has the box's lock and sockets from its parent,
+	 * so a next keeper could not work while it goes on */
 	else if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent)
 		_exit(1);
 	else if (fn(arg, &err) == 0)
@@ -241,7 +244,8 @@ int idmap_mount(int mount_fd, int userns_fd, const char *what, struct den_err *e
 		return 0;
 	if (errno == EINVAL)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"the file system of '%.120s' cannot be id-mapped (ext4, xfs, btrfs can); use another "
+			"the file system of '%.120s' cannot be id-mapped (ext4, xfs, btrfs can); "
+			"use another "
 			"--state, or run den as an ordinary user",
 			what);
 	return den_fail_sys(err, errno, "id-map '%.120s'", what);

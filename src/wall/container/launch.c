@@ -43,7 +43,8 @@ static void launch_init(struct launch *l, const struct plan *p)
 	l->root = geteuid() == 0;
 	l->n_cg_fds = 0;
 	l->n_lowers = 0;
-	l->volatile_upper = p->spec->flags & BOX_EPHEMERAL;
+	/* with history it is copied, and a copy of what was mounted like that cannot be mounted again */
+	l->volatile_upper = (p->spec->flags & BOX_EPHEMERAL) && p->spec->history == HISTORY_OFF;
 	l->time_ns = kernel_at_least(6, 3);
 	if (p->spec->cpu_milli)
 		l->cpus = (unsigned)((p->spec->cpu_milli + 999) / 1000);
@@ -51,7 +52,8 @@ static void launch_init(struct launch *l, const struct plan *p)
 		p->spec->hostname ? p->spec->hostname : p->spec->name ? p->spec->name : p->id->s);
 	snprintf(l->orphan_s, sizeof(l->orphan_s), "%d", p->spec->flags & BOX_EPHEMERAL ? 10 : 0);
 	snprintf(l->memory, sizeof(l->memory), "%llu", (unsigned long long)p->spec->memory);
-	snprintf(l->resolv, sizeof(l->resolv), "# this box has no network\n");
+	/* the gate's, which may come later; until then it cannot be reached, and that is said at once */
+	snprintf(l->resolv, sizeof(l->resolv), "nameserver 198.18.0.1\n");
 	if (p->host_net)
 		(void)file_read_at(AT_FDCWD, "/etc/resolv.conf", l->resolv, sizeof(l->resolv), NULL);
 }
@@ -67,6 +69,7 @@ static void launch_close(struct launch *l)
 	fd_close(&l->upper_fd);
 	for (size_t i = 0; i < l->plan->spec->n_mounts; i++)
 		fd_close(&l->mount_fd[i]);
+	fd_close(&l->run_fd);
 	fd_close(&l->init_fd);
 	fd_close(&l->memuse_fd);
 	fd_close(&l->owners_fd);
@@ -106,7 +109,7 @@ static int open_as_root(struct launch *l, struct den_err *err)
 	else
 		/* by path: fsfd may be from before this process had a mount namespace of its own */
 		l->upper_fd = mount_clone(AT_FDCWD, l->plan->fs_path, err);
-	if (l->upper_fd < 0)
+	if (l->upper_fd < 0 || open_run(l, err) < 0)
 		return -1;
 	return open_shares(l, err);
 }

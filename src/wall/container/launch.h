@@ -8,21 +8,22 @@
 #define CG_FDS_MAX 8
 
 /*
- * Everything the child needs, gathered before clone3(): between clone and exec nothing is allocated.
- * Descriptors are opened by whoever may: as root the keeper opens them (the state directory is closed
- * to the box's ids, and only root may id-map a mount); for an ordinary user the child does, since it
- * gains the right to mount only with its user namespace.
+ * Everything the child needs, gathered before clone3(): between clone and exec nothing is
+ * allocated. Descriptors are opened by whoever may: as root the keeper opens them (the state
+ * directory is closed to the box's ids, and only root may id-map a mount); for an ordinary user the
+ * child does, since it gains the right to mount only with its user namespace.
  */
 struct launch {
 	const struct plan *plan;
 	bool root;			 /* the keeper is host root */
 	int go_fd, err_fd;		 /* the child waits on one and reports on the other */
 	int cg_fds[CG_FDS_MAX], n_cg_fds;
-	int lower_fd[LAYERS_MAX];	 /* detached mounts, in the order of plan->trees and lowers */
+	int lower_fd[LAYERS_MAX]; /* detached mounts, in the order of plan->trees and lowers */
 	int n_lowers;
 	int upper_fd;			 /* detached mount that holds uN and wN of each tree */
 	int mount_fd[SPEC_MAX_MOUNTS];	 /* detached mounts of spec->mounts */
 	int mount_is_file[SPEC_MAX_MOUNTS];
+	int run_fd;			 /* detached mount of plan->run_path; -1: none */
 	int init_fd;			 /* den-init on a read-only mount, O_PATH */
 	int memuse_fd;			 /* -1: no memory limit */
 	int owners_fd;			 /* plan->owners, or -1 */
@@ -53,9 +54,12 @@ int stage_system(struct launch *l, struct den_err *err);
 int stage_mask(struct launch *l, struct den_err *err);
 int stage_shares(struct launch *l, struct den_err *err);
 int stage_owners(struct launch *l, struct den_err *err);
+int stage_trust(struct launch *l, struct den_err *err);
 
 /* Detached mounts of all the template's layers, by whoever may open them. */
 int open_lowers(struct launch *l, struct den_err *err);
+/* Likewise of what the box sees at /run/den. */
+int open_run(struct launch *l, struct den_err *err);
 /* Detached mount of a path (not recursive). */
 int mount_clone(int dirfd, const char *path, struct den_err *err);
 

@@ -40,14 +40,17 @@ extern int umount2(const char *, int);
 #define MNT_DETACH_ 2
 
 #define STAGE_DIR "/tmp"
-/* An empty file that cannot be opened for writing (to /dev/null one could, which looks like success). */
+/* An empty file that cannot be opened for writing (to /dev/null one could, which looks like
+ * success). */
 #define NOTHING "/sys/dev/nothing"
 
-static const char *const device_names[DEVICES] = { "null", "zero", "full", "random", "urandom", "tty" };
+static const char *const device_names[DEVICES] = { "null", "zero", "full", "random", "urandom",
+	"tty" };
 
 int mount_clone(int dirfd, const char *path, struct den_err *err)
 {
-	int fd = (int)syscall(SYS_open_tree, dirfd, path, OPEN_TREE_CLONE | O_CLOEXEC | AT_EMPTY_PATH);
+	int fd = (int)syscall(
+		SYS_open_tree, dirfd, path, OPEN_TREE_CLONE | O_CLOEXEC | AT_EMPTY_PATH);
 
 	if (fd < 0 && errno == EINVAL) /* has mounts below that may not be uncovered */
 		fd = (int)syscall(SYS_open_tree, dirfd, path,
@@ -77,7 +80,8 @@ int open_lowers(struct launch *l, struct den_err *err)
 	for (size_t t = 0; t < l->plan->n_trees; t++) {
 		for (const char *const *p = l->plan->trees[t].lowers; *p; p++) {
 			if (l->n_lowers == LAYERS_MAX)
-				return den_fail(err, DEN_LIMIT, 0, "more than %d layers", LAYERS_MAX);
+				return den_fail(
+					err, DEN_LIMIT, 0, "more than %d layers", LAYERS_MAX);
 			l->lower_fd[l->n_lowers] = mount_clone(AT_FDCWD, *p, err);
 			if (l->lower_fd[l->n_lowers++] < 0)
 				return -1;
@@ -86,12 +90,20 @@ int open_lowers(struct launch *l, struct den_err *err)
 	return 0;
 }
 
+int open_run(struct launch *l, struct den_err *err)
+{
+	if (!l->plan->run_path)
+		return 0;
+	l->run_fd = mount_clone(AT_FDCWD, l->plan->run_path, err);
+	return l->run_fd < 0 ? -1 : 0;
+}
+
 static int open_layers(struct launch *l, struct den_err *err)
 {
 	if (open_lowers(l, err) < 0)
 		return -1;
 	l->upper_fd = mount_clone(AT_FDCWD, l->upper_path, err);
-	if (l->upper_fd < 0)
+	if (l->upper_fd < 0 || open_run(l, err) < 0)
 		return -1;
 	for (size_t i = 0; i < l->plan->spec->n_mounts; i++) {
 		struct stat st;
@@ -110,14 +122,17 @@ static int overlay(struct launch *l, size_t t, int first, int n, struct den_err 
 	int len = snprintf(opts, sizeof(opts), "lowerdir=%s", t ? "" : "e");
 
 	for (int i = first; i < first + n; i++)
-		len += snprintf(opts + len, sizeof(opts) - (size_t)len, "%sl%d", i > first || !t ? ":" : "", i);
+		len += snprintf(opts + len, sizeof(opts) - (size_t)len, "%sl%d",
+			i > first || !t ? ":" : "", i);
 	/* userxattr: this overlay is mounted by the box's own root, with its rights and no more */
-	len += snprintf(opts + len, sizeof(opts) - (size_t)len, ",upperdir=up/u%zu,workdir=up/w%zu,userxattr%s",
-		t, t, l->volatile_upper ? ",volatile" : "");
+	len += snprintf(opts + len, sizeof(opts) - (size_t)len,
+		",upperdir=up/u%zu,workdir=up/w%zu,userxattr%s", t, t,
+		l->volatile_upper ? ",volatile" : "");
 	snprintf(at, sizeof(at), "r%s", t ? l->plan->trees[t].at : "");
 	/* noatime: reading changes nothing, so a turn that only read leaves no checkpoint */
 	if (mount("overlay", at, "overlay", MS_NOATIME_, opts) < 0)
-		return den_fail_sys(err, errno, "overlay for '%s' (%s)", l->plan->trees[t].at, opts);
+		return den_fail_sys(
+			err, errno, "overlay for '%s' (%s)", l->plan->trees[t].at, opts);
 	return 0;
 }
 
@@ -152,8 +167,10 @@ static int make_own_files(struct launch *l, struct den_err *err)
 	if (put_text("e/etc/hostname", text, err) < 0)
 		return -1;
 	snprintf(text, sizeof(text),
-		"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n", l->hostname);
-	if (put_text("e/etc/hosts", text, err) < 0 || put_text("e/etc/resolv.conf", l->resolv, err) < 0)
+		"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n127.0.1.1\t%s\n",
+		l->hostname);
+	if (put_text("e/etc/hosts", text, err) < 0 ||
+		put_text("e/etc/resolv.conf", l->resolv, err) < 0)
 		return -1;
 	snprintf(text, sizeof(text), "%s\n", l->plan->machine_id);
 	return put_text("e/etc/machine-id", text, err);
@@ -197,7 +214,8 @@ int stage_layers(struct launch *l, struct den_err *err)
 /* ---- what has to be taken along ---- */
 
 /* A file on the working tmpfs, to be bound over one of /proc. */
-static int proc_file(const char *name, const char *text, int *ret_mount, int *ret_fd, struct den_err *err)
+static int proc_file(
+	const char *name, const char *text, int *ret_mount, int *ret_fd, struct den_err *err)
 {
 	auto_fd fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
 
@@ -211,8 +229,8 @@ static int proc_file(const char *name, const char *text, int *ret_mount, int *re
 	return 0;
 }
 
-/* /proc must be made while the host's is still in sight: the kernel lets a user namespace mount only
- * what it could see anyway. */
+/* /proc must be made while the host's is still in sight: the kernel lets a user namespace mount
+ * only what it could see anyway. */
 static int make_proc(struct launch *l, struct den_err *err)
 {
 	auto_fd fs = (int)syscall(SYS_fsopen, "proc", FSOPEN_CLOEXEC);
@@ -223,7 +241,8 @@ static int make_proc(struct launch *l, struct den_err *err)
 		MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
 	if (l->proc_fd < 0)
 		return den_fail_sys(err, errno,
-			"mount /proc (inside another container the outer /proc must not be masked)");
+			"mount /proc (inside another container the outer /proc must not be "
+			"masked)");
 	return 0;
 }
 
@@ -244,7 +263,8 @@ int stage_prepare(struct launch *l, struct den_err *err)
 	snprintf(text, sizeof(text), "%s\n", l->plan->boot_id);
 	if (proc_file("boot_id", text, &l->proc_file_fd[0], NULL, err) < 0)
 		return -1;
-	if (l->plan->spec->memory && proc_file("meminfo", "", &l->proc_file_fd[1], &l->meminfo_fd, err) < 0)
+	if (l->plan->spec->memory &&
+		proc_file("meminfo", "", &l->proc_file_fd[1], &l->meminfo_fd, err) < 0)
 		return -1;
 	return 0;
 }
@@ -285,7 +305,8 @@ static int make_devices(struct launch *l, struct den_err *err)
 	char path[32], opts[64];
 
 	if (make_dir("/dev", 0755, err) < 0 ||
-		mount_fs("tmpfs", "/dev", MS_NOSUID_ | MS_NOEXEC_, "mode=0755,size=64k,nr_inodes=1024", err) < 0)
+		mount_fs("tmpfs", "/dev", MS_NOSUID_ | MS_NOEXEC_,
+			"mode=0755,size=64k,nr_inodes=1024", err) < 0)
 		return -1;
 	for (int i = 0; i < DEVICES; i++) {
 		snprintf(path, sizeof(path), "/dev/%s", device_names[i]);
@@ -309,17 +330,18 @@ static int make_devices(struct launch *l, struct den_err *err)
 /* /sys holds nothing of the host: just what programs read to size themselves. */
 static int make_sys(struct launch *l, struct den_err *err)
 {
-	static const char *const dirs[] = { "/sys/class", "/sys/class/net", "/sys/block", "/sys/bus",
-		"/sys/dev", "/sys/firmware", "/sys/fs", "/sys/fs/cgroup", "/sys/kernel", "/sys/kernel/mm",
-		"/sys/kernel/mm/transparent_hugepage", "/sys/module", "/sys/devices", "/sys/devices/system",
-		"/sys/devices/system/cpu" };
+	static const char *const dirs[] = { "/sys/class", "/sys/class/net", "/sys/block",
+		"/sys/bus", "/sys/dev", "/sys/firmware", "/sys/fs", "/sys/fs/cgroup", "/sys/kernel",
+		"/sys/kernel/mm", "/sys/kernel/mm/transparent_hugepage", "/sys/module",
+		"/sys/devices", "/sys/devices/system", "/sys/devices/system/cpu" };
 	static const char *const files[] = { "online", "possible", "present" };
 	long host = sysconf(_SC_NPROCESSORS_ONLN);
 	unsigned n = l->cpus ? MIN(l->cpus, (unsigned)host) : (unsigned)host;
 	char path[64], text[32];
 
 	if (make_dir("/sys", 0755, err) < 0 ||
-		mount_fs("tmpfs", "/sys", MS_NOSUID_ | MS_NODEV_ | MS_NOEXEC_, "mode=0755,size=256k", err) < 0)
+		mount_fs("tmpfs", "/sys", MS_NOSUID_ | MS_NODEV_ | MS_NOEXEC_,
+			"mode=0755,size=256k", err) < 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
 		if (make_dir(dirs[i], 0755, err) < 0)
@@ -330,12 +352,47 @@ static int make_sys(struct launch *l, struct den_err *err)
 		if (put_text(path, text, err) < 0)
 			return -1;
 	}
-	if (put_text("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n", err) < 0 ||
+	if (put_text("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n",
+		    err) < 0 ||
 		put_text(NOTHING, "", err) < 0)
 		return -1;
-	if (mount(NULL, "/sys", NULL, MS_REMOUNT_ | MS_RDONLY_ | MS_NOSUID_ | MS_NODEV_ | MS_NOEXEC_,
+	if (mount(NULL, "/sys", NULL,
+		    MS_REMOUNT_ | MS_RDONLY_ | MS_NOSUID_ | MS_NODEV_ | MS_NOEXEC_,
 		    "mode=0755,size=256k") < 0)
 		return den_fail_sys(err, errno, "make /sys read-only");
+	return 0;
+}
+
+/* What the keeper tells the box: the box reads it, and cannot change or cover it. */
+static int mount_run(struct launch *l, struct den_err *err)
+{
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
+					       MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
+
+	if (make_dir("/run/den", 0755, err) < 0)
+		return -1;
+	if (syscall(SYS_mount_setattr, l->run_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
+		return den_fail_sys(err, errno, "protect /run/den");
+	return attach(l->run_fd, "/run/den", err);
+}
+
+/* Where systems keep the certificates that programs trust. A box that has none of these files has
+ * programs that look at the variables alone, or at nothing. */
+int stage_trust(struct launch *l, struct den_err *err)
+{
+	static const char *const bundles[] = { "/etc/ssl/certs/ca-certificates.crt",
+		"/etc/ssl/cert.pem", "/etc/pki/tls/certs/ca-bundle.crt" };
+
+	if (!l->plan->trust)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(bundles); i++) {
+		struct stat st;
+
+		if (lstat(bundles[i], &st) < 0 || !S_ISREG(st.st_mode))
+			continue;
+		if (mount("/run/den/ca-bundle.pem", bundles[i], NULL, MS_BIND_, NULL) < 0)
+			return den_fail_sys(err, errno, "certificates at '%s'", bundles[i]);
+	}
 	return 0;
 }
 
@@ -348,7 +405,9 @@ int stage_system(struct launch *l, struct den_err *err)
 	if (make_dir("/run", 0755, err) < 0 ||
 		mount_fs("tmpfs", "/run", MS_NOSUID_ | MS_NODEV_, "mode=0755", err) < 0)
 		return -1;
-	return make_dir("/run/lock", 01777, err);
+	if (make_dir("/run/lock", 01777, err) < 0)
+		return -1;
+	return l->run_fd < 0 ? 0 : mount_run(l, err);
 }
 
 static int make_parents(const char *path, struct den_err *err)
@@ -376,10 +435,11 @@ int stage_shares(struct launch *l, struct den_err *err)
 			attr.attr_set |= MOUNT_ATTR_RDONLY;
 		if (make_parents(m->box, err) < 0)
 			return -1;
-		if ((l->mount_is_file[i] ? make_file(m->box, err) : make_dir(m->box, 0755, err)) < 0)
+		if ((l->mount_is_file[i] ? make_file(m->box, err)
+					 : make_dir(m->box, 0755, err)) < 0)
 			return -1;
-		if (syscall(SYS_mount_setattr, l->mount_fd[i], "", AT_EMPTY_PATH | AT_RECURSIVE, &attr,
-			    sizeof(attr)) < 0)
+		if (syscall(SYS_mount_setattr, l->mount_fd[i], "", AT_EMPTY_PATH | AT_RECURSIVE,
+			    &attr, sizeof(attr)) < 0)
 			return den_fail_sys(err, errno, "protect mount '%s'", m->box);
 		if (attach(l->mount_fd[i], m->box, err) < 0)
 			return -1;
@@ -387,7 +447,8 @@ int stage_shares(struct launch *l, struct den_err *err)
 	return 0;
 }
 
-/* Ownership that the template's builder, an ordinary user, could not give: "UID GID MODE|- PATH". */
+/* Ownership that the template's builder, an ordinary user, could not give:
+ * "UID GID MODE|- PATH". */
 static int apply_owner(char *line, struct den_err *err)
 {
 	unsigned uid, gid, mode = 0;
@@ -398,8 +459,8 @@ static int apply_owner(char *line, struct den_err *err)
 		return den_fail(err, DEN_INTERNAL, 0, "owners: '%.80s'", line);
 	if (lchown(line + at, uid, gid) < 0 && errno != ENOENT)
 		return den_fail_sys(err, errno, "own '%.80s'", line + at);
-	if (mode_text[0] != '-' && sscanf(mode_text, "%o", &mode) == 1 && chmod(line + at, mode) < 0 &&
-		errno != ENOENT)
+	if (mode_text[0] != '-' && sscanf(mode_text, "%o", &mode) == 1 &&
+		chmod(line + at, mode) < 0 && errno != ENOENT)
 		return den_fail_sys(err, errno, "mode of '%.80s'", line + at);
 	return 0;
 }
@@ -442,9 +503,10 @@ int stage_mask(struct launch *l, struct den_err *err)
 {
 	static const char *const hidden_files[] = { "/proc/kcore", "/proc/keys", "/proc/key-users",
 		"/proc/kallsyms", "/proc/kmsg", "/proc/sysrq-trigger", "/proc/timer_list",
-		"/proc/sched_debug", "/proc/latency_stats", "/proc/kpagecount", "/proc/kpageflags" };
-	static const char *const hidden_dirs[] = { "/proc/acpi", "/proc/scsi", "/proc/bus", "/proc/irq",
-		"/proc/fs", "/proc/driver" };
+		"/proc/sched_debug", "/proc/latency_stats", "/proc/kpagecount",
+		"/proc/kpageflags" };
+	static const char *const hidden_dirs[] = { "/proc/acpi", "/proc/scsi", "/proc/bus",
+		"/proc/irq", "/proc/fs", "/proc/driver" };
 	static const char *const read_only[] = { "/proc/sys", "/proc/pressure" };
 	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY };
 
@@ -452,7 +514,8 @@ int stage_mask(struct launch *l, struct den_err *err)
 		if (mount(NOTHING, hidden_files[i], NULL, MS_BIND_, NULL) < 0 && errno != ENOENT)
 			return den_fail_sys(err, errno, "mask '%s'", hidden_files[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(hidden_dirs); i++)
-		if (mount("/sys/firmware", hidden_dirs[i], NULL, MS_BIND_, NULL) < 0 && errno != ENOENT)
+		if (mount("/sys/firmware", hidden_dirs[i], NULL, MS_BIND_, NULL) < 0 &&
+			errno != ENOENT)
 			return den_fail_sys(err, errno, "mask '%s'", hidden_dirs[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(read_only); i++) {
 		if (mount(read_only[i], read_only[i], NULL, MS_BIND_ | MS_REC_, NULL) < 0) {
@@ -463,12 +526,13 @@ int stage_mask(struct launch *l, struct den_err *err)
 		if (syscall(SYS_mount_setattr, AT_FDCWD, read_only[i], 0, &ro, sizeof(ro)) < 0)
 			return den_fail_sys(err, errno, "make '%s' read-only", read_only[i]);
 	}
-	if (syscall(SYS_mount_setattr, l->proc_file_fd[0], "", AT_EMPTY_PATH, &ro, sizeof(ro)) < 0 ||
+	if (syscall(SYS_mount_setattr, l->proc_file_fd[0], "", AT_EMPTY_PATH, &ro,
+		    sizeof(ro)) < 0 ||
 		attach(l->proc_file_fd[0], "/proc/sys/kernel/random/boot_id", err) < 0)
 		return den_wrap(err, "boot_id");
-	if (l->plan->spec->memory &&
-		(syscall(SYS_mount_setattr, l->proc_file_fd[1], "", AT_EMPTY_PATH, &ro, sizeof(ro)) < 0 ||
-			attach(l->proc_file_fd[1], "/proc/meminfo", err) < 0))
+	if (l->plan->spec->memory && (syscall(SYS_mount_setattr, l->proc_file_fd[1], "",
+					      AT_EMPTY_PATH, &ro, sizeof(ro)) < 0 ||
+					     attach(l->proc_file_fd[1], "/proc/meminfo", err) < 0))
 		return den_wrap(err, "meminfo");
 	return 0;
 }

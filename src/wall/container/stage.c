@@ -31,8 +31,9 @@
  * like), SYS_PTRACE (init), SYS_MODULE, SYS_RAWIO, SYS_TIME, SYS_BOOT, SYS_RESOURCE, BPF, PERFMON
  * and what else the kernel grants to nobody in a user namespace. */
 static const int caps_kept[] = { CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
-	CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_NET_BIND_SERVICE, CAP_NET_RAW,
-	CAP_SYS_CHROOT, CAP_MKNOD, CAP_AUDIT_WRITE, CAP_SETFCAP, CAP_IPC_OWNER, CAP_LEASE };
+	CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_NET_BIND_SERVICE,
+	CAP_NET_RAW, CAP_SYS_CHROOT, CAP_MKNOD, CAP_AUDIT_WRITE, CAP_SETFCAP, CAP_IPC_OWNER,
+	CAP_LEASE };
 
 /* Waits until the keeper has written the id maps and mapped the layers; later, until it has written
  * down who we are. If it dies instead, so do we. */
@@ -70,7 +71,8 @@ static int stage_cgroup(struct launch *l, struct den_err *err)
 
 static int stage_session(struct launch *l, struct den_err *err)
 {
-	static const int ignored[] = { SIGPIPE, SIGHUP, SIGINT }; /* by the keeper; exec would keep that */
+	/* by the keeper; exec would keep that */
+	static const int ignored[] = { SIGPIPE, SIGHUP, SIGINT };
 
 	(void)l;
 	if (setsid() < 0)
@@ -116,16 +118,16 @@ static int stage_time(struct launch *l, struct den_err *err)
 	clock_gettime(CLOCK_BOOTTIME, &boot);
 	if (unshare(CLONE_NEWTIME) < 0)
 		return 0;
-	snprintf(text, sizeof(text), "monotonic -%lld 0\nboottime -%lld 0\n", (long long)mono.tv_sec,
-		(long long)boot.tv_sec);
+	snprintf(text, sizeof(text), "monotonic -%lld 0\nboottime -%lld 0\n",
+		(long long)mono.tv_sec, (long long)boot.tv_sec);
 	(void)file_write_at(AT_FDCWD, "/proc/self/timens_offsets", text, NULL);
 	return 0;
 }
 
 static int stage_limits(struct launch *l, struct den_err *err)
 {
-	/* A crash in the box must not start the host's core dump handler: 1 is the kernel's word for
-	 * "no dump, not even to a pipe". */
+	/* A crash in the box must not start the host's core dump handler: 1 is the kernel's word
+	 * for "no dump, not even to a pipe". */
 	struct rlimit core = { 1, 1 };
 
 	if (setrlimit(RLIMIT_CORE, &core) < 0)
@@ -140,11 +142,14 @@ static int stage_limits(struct launch *l, struct den_err *err)
 		cpu_set_t all, mine;
 		unsigned n = 0, skip;
 
-		/* nproc counts what the process may run on. Which ones: by id, so that boxes spread. */
+		/* nproc counts what the process may run on. Which ones: by id, so that boxes
+		 * spread. */
 		CPU_ZERO(&mine);
-		if (sched_getaffinity(0, sizeof(all), &all) < 0 || (unsigned)CPU_COUNT(&all) <= l->cpus)
+		if (sched_getaffinity(0, sizeof(all), &all) < 0 ||
+			(unsigned)CPU_COUNT(&all) <= l->cpus)
 			return 0;
-		skip = (unsigned)(l->plan->id->s[5] * 31 + l->plan->id->s[9]) % (unsigned)CPU_COUNT(&all);
+		skip = (unsigned)(l->plan->id->s[5] * 31 + l->plan->id->s[9]) %
+		       (unsigned)CPU_COUNT(&all);
 		for (unsigned i = 0; n < l->cpus; i = (i + 1) % CPU_SETSIZE) {
 			if (!CPU_ISSET(i, &all))
 				continue;
@@ -176,7 +181,8 @@ static int stage_caps(struct launch *l, struct den_err *err)
 			return den_fail_sys(err, errno, "drop capability %d", cap);
 		}
 	}
-	/* The bounding set takes effect at exec: what is in force now is needed for the next stages. */
+	/* The bounding set takes effect at exec: what is in force now is needed for the next
+	 * stages. */
 	return 0;
 }
 
@@ -192,9 +198,11 @@ static int stage_landlock(struct launch *l, struct den_err *err)
 		uint64_t fs, net, scoped;
 	} attr = { 0 };
 	struct landlock_path_beneath_attr below = { 0 };
+	/* the one file from outside that is still to be executed */
 	struct landlock_path_beneath_attr init = {
 		.allowed_access = LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE,
-		.parent_fd = l->init_fd }; /* the one file from outside that is still to be executed */
+		.parent_fd = l->init_fd
+	};
 	auto_fd ruleset = -1, rootfd = -1;
 	long abi;
 
@@ -210,7 +218,8 @@ static int stage_landlock(struct launch *l, struct den_err *err)
 	rootfd = open("/", O_PATH | O_CLOEXEC);
 	below.parent_fd = rootfd;
 	if (ruleset < 0 || rootfd < 0 ||
-		syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &below, 0) < 0 ||
+		syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &below,
+			0) < 0 ||
 		syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &init, 0) < 0 ||
 		syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
 		return den_fail_sys(err, errno, "landlock");
@@ -265,16 +274,17 @@ static const struct {
 	{ "layers", stage_layers },	/* host paths are needed: before pivot */
 	{ "prepare", stage_prepare },	/* takes along what only the host's tree has */
 	{ "time", stage_time },		/* needs the host's /proc */
-	{ "pivot", stage_pivot },	/* after this no host path resolves, and no link of the box leaves it */
+	{ "pivot", stage_pivot },	/* no host path resolves then, no link of the box leaves */
 	{ "system", stage_system },	/* /proc /sys /dev /run */
 	{ "shares", stage_shares },	/* --mount, over the system's */
-	{ "owners", stage_owners },	/* first start, where the template could not be owned right */
+	{ "trust", stage_trust },	/* the authority of the box's gate; needs /run/den */
+	{ "owners", stage_owners },	/* first start, if the template could not be owned right */
 	{ "mask", stage_mask },
 	{ "limits", stage_limits },
 	{ "caps", stage_caps },		/* after the last mount */
 	{ "landlock", stage_landlock },
 	{ "recorded", stage_wait },	/* what could not be found again must not run */
-	{ "seccomp", stage_seccomp },	/* last: it forbids most calls above; needs SYS_ADMIN, gone at exec */
+	{ "seccomp", stage_seccomp },	/* last: forbids most of these; SYS_ADMIN goes at exec */
 	{ "exec", stage_exec },
 };
 

@@ -1,0 +1,217 @@
+/* What a policy needs besides its rules: secrets and certificates from the vault, files and variables
+ * for the box, and all of it in one message for the gate. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "gate.h"
+#include "strv.h"
+#include "vault.h"
+
+#define BUNDLE "/etc/ssl/certs/ca-certificates.crt"
+#define BUNDLE_MAX (4U << 20)
+#define TEXT_MAX (256U << 10)
+#define PROXY "http://198.18.0.1:3128"
+
+static void drop_secrets(struct kgate *g)
+{
+	vault_wipe(g->secrets);
+	g->secrets = NULL;
+	if (g->ca_key)
+		explicit_bzero(g->ca_key, strlen(g->ca_key));
+	free(g->ca_key);
+	g->ca_key = NULL;
+}
+
+/* ---- the box's side ---- */
+
+static void env_put(struct kgate *g, const char *name, const char *value)
+{
+	auto_buf b = { 0 };
+
+	buf_addf(&b, "%s=%s", name, value);
+	strv_env_put(&g->env, buf_str(&b));
+}
+
+static void env_trust(struct kgate *g)
+{
+	static const char *const bundle[] = { "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+		"GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "NIX_SSL_CERT_FILE" };
+	static const char *const alone[] = { "NODE_EXTRA_CA_CERTS", "DENO_CERT" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(bundle); i++)
+		env_put(g, bundle[i], "/run/den/ca-bundle.pem");
+	for (size_t i = 0; i < ARRAY_SIZE(alone); i++)
+		env_put(g, alone[i], "/run/den/ca.pem");
+}
+
+static void env_proxy(struct kgate *g)
+{
+	static const char *const names[] = { "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		env_put(g, names[i], PROXY);
+	env_put(g, "no_proxy", "localhost,127.0.0.1,::1");
+	env_put(g, "NO_PROXY", "localhost,127.0.0.1,::1");
+}
+
+static int write_bundle(struct kgate *g, int dir, struct den_err *err)
+{
+	auto_fd fd = open(BUNDLE, O_RDONLY | O_CLOEXEC);
+	auto_free char *host = NULL;
+	auto_buf b = { 0 };
+	size_t n;
+
+	if (fd >= 0 && fd_read_all(fd, BUNDLE_MAX, &host, &n, err) == 0)
+		buf_add(&b, host, n);
+	buf_addf(&b, "%s%s", b.len && b.p[b.len - 1] != '\n' ? "\n" : "", g->ca_cert);
+	return file_replace_at(dir, "ca-bundle.pem", b.p, b.len, 0644, err);
+}
+
+int gate_files(struct kgate *g, struct den_err *err)
+{
+	auto_fd dir = openat(g->k->boxfd, GATE_RUN, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (dir < 0)
+		return den_fail_sys(err, errno, "open '%s'", GATE_RUN);
+	if (!g->n_denials && faccessat(dir, "denials", F_OK, 0) < 0 &&
+		file_replace_at(dir, "denials", "", 0, 0644, err) < 0)
+		return -1;
+	if (!g->ca_cert)
+		return 0;
+	return file_replace_at(dir, "ca.pem", g->ca_cert, strlen(g->ca_cert), 0644, err) < 0 ? -1 :
+											      write_bundle(g, dir, err);
+}
+
+/* ---- from the vault ---- */
+
+static int load_secret(struct kgate *g, const struct policy_secret *s, json_t *values, struct den_err *err)
+{
+	json_t *value = json_object_get(values, s->name);
+	auto_free char *mark = NULL;
+	auto_buf salt = { 0 };
+
+	buf_addf(&salt, "%s:%s:%u", s->env, s->host.s, s->port);
+	if (!json_is_string(value))
+		return den_fail(err, DEN_NOT_FOUND, 0,
+			"the policy grants the secret '%s', which is not there; 'den secret set %s' makes it", s->name,
+			s->name);
+	if (vault_placeholder(g->k->store->path, g->k->id.s, s->name, buf_str(&salt), NULL, &mark, err) < 0)
+		return -1;
+	json_array_append_new(g->secrets, json_pack("{s:s, s:s, s:O}", "name", s->name, "placeholder", mark,
+		"value64", value));
+	env_put(g, s->env, mark);
+	if (s->access_key)
+		env_put(g, "AWS_ACCESS_KEY_ID", s->access_key);
+	return 0;
+}
+
+static int load_secrets(struct kgate *g, struct den_err *err)
+{
+	const struct policy *p = g->policy;
+	auto_free const char **names = mem_zalloc(sizeof(*names) * (p->n_secrets + 1));
+	json_t *values = NULL;
+	int r = 0;
+
+	g->secrets = json_array();
+	if (!p->n_secrets)
+		return 0;
+	for (unsigned i = 0, n = 0; i < p->n_secrets; i++) {
+		bool again = false;
+
+		for (unsigned d = 0; d < n; d++)
+			again |= !strcmp(names[d], p->secrets[i].name);
+		if (!again)
+			names[n++] = p->secrets[i].name;
+	}
+	if (vault_secrets(g->k->store->path, names, &values, err) < 0)
+		return -1;
+	for (unsigned i = 0; i < p->n_secrets && r == 0; i++)
+		r = load_secret(g, &p->secrets[i], values, err);
+	json_decref(values); /* the values themselves are in g->secrets, and wiped with it */
+	return r;
+}
+
+/* The text of the row's policy, of its own or the stored one's. */
+static int policy_text(struct kgate *g, char **ret, struct den_err *err)
+{
+	const struct box_spec *s = &g->k->row.info.spec;
+
+	if (s->policy_name)
+		return policy_stored_get(g->k->store, s->policy_name, ret, err);
+	*ret = mem_strdup(s->policy ? s->policy : "{}");
+	return 0;
+}
+
+int gate_load(struct kgate *g, struct den_err *err)
+{
+	auto_free char *text = NULL;
+	struct policy *p;
+
+	if (policy_text(g, &text, err) < 0 || policy_parse(text, strlen(text), &p, err) < 0)
+		return -1;
+	policy_free(g->policy);
+	g->policy = p;
+	drop_secrets(g);
+	strv_free(g->env);
+	g->env = NULL;
+	g->terminates = p->n_secrets || p->identity.n_adds;
+	if (load_secrets(g, err) < 0)
+		return -1;
+	if (p->proxy_env)
+		env_proxy(g);
+	if (!g->terminates)
+		return 0;
+	env_trust(g);
+	free(g->ca_cert);
+	g->ca_cert = NULL;
+	return vault_box_ca(g->k->store->path, g->k->id.s, g->k->row.info.created_ms, &g->ca_cert, &g->ca_key, err);
+}
+
+/* ---- for the gate ---- */
+
+static void put_file(json_t *o, const char *key, const char *path)
+{
+	auto_fd fd = open(path, O_RDONLY | O_CLOEXEC);
+	auto_free char *text = NULL;
+	size_t n = 0;
+
+	if (fd < 0 || fd_read_all(fd, TEXT_MAX, &text, &n, NULL) < 0)
+		return; /* none: the resolver is on this machine, and no name is fixed */
+	json_object_set_new(o, key, json_stringn(text, strlen(text)));
+}
+
+int gate_config(struct kgate *g, struct buf *out, struct den_err *err)
+{
+	const struct box_spec *s = &g->k->row.info.spec;
+	auto_buf text = { 0 }, ask = { 0 };
+	json_t *o, *policy;
+	char *all;
+
+	policy_print(g->policy, &text);
+	buf_addf(&ask, "on the host: den policy set %s NAME[:PORT]", s->name ? s->name : s->id);
+	policy = json_loadb(text.p, text.len, 0, NULL);
+	o = json_pack("{s:I, s:o, s:s, s:o, s:s*, s:s*}", "generation", (json_int_t)g->k->row.info.generation, "policy",
+		policy, "ask", buf_str(&ask), "secrets", json_deep_copy(g->secrets), "ca_key", g->ca_key, "ca_cert",
+		g->ca_cert);
+	if (!o)
+		return den_fail(err, DEN_INTERNAL, 0, "configuration of the gate");
+	put_file(o, "resolv", "/etc/resolv.conf");
+	put_file(o, "hosts", "/etc/hosts");
+	all = json_dumps(o, JSON_COMPACT);
+	vault_wipe(o);
+	drop_secrets(g);
+	if (!all || strlen(all) > WIRE_MAX_PAYLOAD - 256) {
+		free(all);
+		return den_fail(err, DEN_LIMIT, 0, "the policy is too large for the gate");
+	}
+	buf_reserve(out, strlen(all) + 1);
+	buf_add(out, all, strlen(all));
+	explicit_bzero(all, strlen(all));
+	free(all);
+	return 0;
+}

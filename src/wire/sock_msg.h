@@ -1,0 +1,20 @@
+/* Sockets of a box's network namespace on their way to who uses them: one message each, with the
+ * descriptor. gate/plumb.h makes them. */
+#pragma once
+
+#include <stdint.h>
+
+enum plumb_kind {
+	PLUMB_END,	/* comes last, without a socket */
+	PLUMB_TCP,	/* listens where connections are redirected to */
+	PLUMB_DNS_UDP,
+	PLUMB_DNS_TCP,
+	PLUMB_PROXY,
+	PLUMB_UDP,	/* bound to a port that a rule opened */
+	PLUMB_OUT,	/* a TCP socket that is not connected */
+	PLUMB_KINDS,
+};
+
+struct plumb_sock {
+	uint32_t kind, family, port;
+};
