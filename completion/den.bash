@@ -1,7 +1,7 @@
 # bash completion for den. den itself knows what can come next; see "den __complete".
 _den()
 {
-	local line word files= words cur
+	local line word files= words cur lead=
 
 	# COMP_WORDS is split at colons and equals signs, too; den wants words as they were typed.
 	words=() cur=${COMP_LINE:0:COMP_POINT}
@@ -17,15 +17,14 @@ _den()
 	done < <("${words[0]}" __complete "${words[@]:1}" 2>/dev/null)
 	if [[ $files ]]; then
 		compopt -o filenames 2>/dev/null
+		[[ $cur == --*=* ]] && lead=${cur%%=*}=
 		while IFS= read -r line; do
-			COMPREPLY+=("$line")
-		done < <(compgen -f -- "$cur")
+			COMPREPLY+=("$lead$line")
+		done < <(compgen -f -- "${cur#"$lead"}")
 	fi
-	# What stands before a colon is already on the line.
-	if [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]]; then
-		word=${cur%"${cur##*:}"}
-		COMPREPLY=("${COMPREPLY[@]#"$word"}")
-	fi
+	# For bash a word begins anew at these: what stands before is already on the line.
+	word=${cur##*["${COMP_WORDBREAKS//[^:=@]/}"$'\n']}
+	COMPREPLY=("${COMPREPLY[@]#"${cur%"$word"}"}")
 	[[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *: ]] && compopt -o nospace 2>/dev/null
 	return 0
 }

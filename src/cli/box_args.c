@@ -11,6 +11,7 @@
 
 #include "fd.h"
 #include "mem.h"
+#include "srt.h"
 #include "strv.h"
 #include "tty.h"
 
@@ -139,6 +140,8 @@ void box_args_free(struct box_args *b)
 	}
 	free(b->mounts);
 	strv_free(b->env);
+	free(b->workdir);
+	net_args_free(&b->net);
 	*b = (struct box_args){ 0 };
 }
 
@@ -150,36 +153,61 @@ static void warn_share(const struct args *a, const char *host, bool ro)
 	if (ro || geteuid() != 0 || stat(host, &st) < 0 || st.st_uid != 0 || !(st.st_mode & 0001))
 		return;
 	cli_note(a,
-		"warning: '%s' is root's and others may enter it: the box could leave setuid programs of "
+		"warning: '%s' is root's and others may enter it: the box could leave setuid "
+		"programs of "
 		"root there; share it with :ro, or give it to a user",
 		host);
 }
 
-int box_args_make(const struct args *a, struct box_args *ret, struct den_err *err)
+static int add_mounts(const struct args *a, char *const *texts, struct box_args *ret, struct den_err *err)
 {
-	size_t n = strv_len(a->mounts);
-
-	if (env_make(a, &ret->env, err) < 0)
-		return -1;
-	ret->mounts = mem_zalloc((n + 1) * sizeof(*ret->mounts));
-	for (size_t i = 0; i < n; i++) {
+	for (; texts && *texts; texts++) {
 		char *host, *box;
 		bool ro;
 
-		if (mount_parse(a->mounts[i], &host, &box, &ro, err) < 0)
-			return den_wrap(err, "--mount");
+		if (mount_parse(*texts, &host, &box, &ro, err) < 0)
+			return -1;
 		warn_share(a, host, ro);
+		ret->mounts = mem_realloc(ret->mounts, (ret->n_mounts + 1) * sizeof(*ret->mounts));
 		ret->mounts[ret->n_mounts++] = (struct den_mount){ host, box, ro };
 	}
+	return 0;
+}
+
+/* What sandbox-runtime's settings say about files; its network is net_args_make()'s. */
+static int add_srt(const struct args *a, struct box_args *ret, struct den_err *err)
+{
+	auto_srt s = { 0 };
+
+	if (srt_read(a->srt_settings, true, &s, err) < 0 || add_mounts(a, s.mounts, ret, err) < 0)
+		return -1;
+	for (char **note = s.notes; note && *note; note++)
+		cli_note(a, "--srt-settings: %s", *note);
+	ret->workdir = mem_take(&s.workdir);
+	return 0;
+}
+
+int box_args_make(const struct args *a, struct box_args *ret, struct den_err *err)
+{
+	if (env_make(a, &ret->env, err) < 0)
+		return -1;
+	if (a->srt_settings && add_srt(a, ret, err) < 0)
+		return den_wrap(err, "--srt-settings");
+	if (add_mounts(a, a->mounts, ret, err) < 0)
+		return den_wrap(err, "--mount");
+	if (net_args_make(a, NULL, &ret->net, err) < 0)
+		return -1;
 	ret->spec = (struct den_box_spec){
 		.size = sizeof(ret->spec),
 		.name = a->name,
 		.template_name = a->template_name,
 		.wall = a->wall,
-		.net = a->net,
+		.net = net_args_given(a) ? NULL : a->net,
+		.policy = ret->net.policy,
+		.policy_name = ret->net.name,
 		.hostname = a->hostname,
 		.user = a->user,
-		.workdir = a->workdir,
+		.workdir = a->workdir ? a->workdir : ret->workdir,
 		.env = (const char *const *)ret->env,
 		.mounts = ret->mounts,
 		.n_mounts = ret->n_mounts,

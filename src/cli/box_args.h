@@ -2,6 +2,7 @@
 #pragma once
 
 #include "den.h"
+#include "net_args.h"
 #include "options.h"
 
 /**
@@ -26,6 +27,8 @@ struct box_args {
 	struct den_mount *mounts;
 	size_t n_mounts;
 	char **env;
+	char *workdir;
+	struct net_args net;
 };
 int box_args_make(const struct args *a, struct box_args *ret, struct den_err *err);
 void box_args_free(struct box_args *b);

@@ -79,8 +79,12 @@ int session_open(struct session *s, const struct args *a, const char *ref);
 void session_close(struct session *s);
 #define auto_session __attribute__((cleanup(session_close))) struct session
 
-/* Does fn for each box that the words name. All are tried; gives the exit status of the first that
- * failed. fn returns -1 with *err set. */
+/* Does fn for each word. All are tried; gives the exit status of the first that failed. fn returns
+ * -1 with *err set, and the hint (or NULL) is told with it, or the exit status of what it told
+ * itself. */
+typedef int (*word_fn)(struct den *d, const char *word, const struct args *a, struct den_err *err);
+int cli_each_word(const struct args *a, word_fn fn, const char *hint);
+/* The same for each box that the words name. */
 typedef int (*box_fn)(
 	struct den_box *box, const char *ref, const struct args *a, struct den_err *err);
 int cli_each_box(const struct args *a, box_fn fn);

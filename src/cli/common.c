@@ -164,7 +164,8 @@ void session_close(struct session *s)
 	den_close(s->den);
 }
 
-int cli_each_box(const struct args *a, box_fn fn)
+/* One of the two functions is there. */
+static int each(const struct args *a, word_fn on_word, box_fn on_box, const char *hint)
 {
 	struct den *d = NULL;
 	struct den_err err = { 0 };
@@ -174,15 +175,27 @@ int cli_each_box(const struct args *a, box_fn fn)
 		return cli_fail(a, &err, NULL);
 	for (int i = 0; i < a->n_words; i++) {
 		struct den_box *box = NULL;
+		int r;
 
-		if (den_box_open(d, a->words[i], &box, &err) < 0 ||
-			fn(box, a->words[i], a, &err) < 0) {
-			int status = cli_fail(a, &err, NULL);
-
-			first = first ? first : status;
-		}
+		if (on_word)
+			r = on_word(d, a->words[i], a, &err);
+		else if ((r = den_box_open(d, a->words[i], &box, &err)) == 0)
+			r = on_box(box, a->words[i], a, &err);
+		if (r < 0)
+			r = cli_fail(a, &err, hint);
+		first = first ? first : r;
 		den_box_close(box);
 	}
 	den_close(d);
 	return first;
+}
+
+int cli_each_word(const struct args *a, word_fn fn, const char *hint)
+{
+	return each(a, fn, NULL, hint);
+}
+
+int cli_each_box(const struct args *a, box_fn fn)
+{
+	return each(a, NULL, fn, NULL);
 }

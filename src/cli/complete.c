@@ -10,6 +10,8 @@
 struct completion {
 	struct buf out;
 	const char *typed;
+	/* "--name=" of "--name=val", "box@" of "box@ref": stands before what is offered */
+	char *lead;
 	const struct args *args;
 };
 
@@ -17,7 +19,7 @@ static void offer(struct completion *c, const char *prefix, const char *text, co
 {
 	auto_buf line = { 0 };
 
-	buf_addf(&line, "%s%s", prefix, text);
+	buf_addf(&line, "%s%s%s", c->lead ? c->lead : "", prefix, text);
 	if (strncmp(buf_str(&line), c->typed, strlen(c->typed)))
 		return;
 	buf_addf(&line, "\t%s\n", what);
@@ -97,6 +99,24 @@ static void offer_points(struct completion *c, const char *ref)
 	}
 }
 
+/* A box, or where a checkpoint of it may be named ("BOX[@REF]") and is being named, that. */
+static void offer_spots(struct completion *c, const char *words)
+{
+	const char *at = strrchr(c->typed, '@');
+	auto_free char *box = at ? mem_strndup(c->typed, (size_t)(at - c->typed)) : NULL;
+	const char *ref = box;
+
+	if (!at || !words || !strstr(words, "BOX[@")) {
+		offer_boxes(c, "");
+		return;
+	}
+	if (c->lead && !strncmp(ref, c->lead, strlen(c->lead)))
+		ref += strlen(c->lead);
+	free(c->lead);
+	c->lead = mem_strndup(c->typed, (size_t)(at - c->typed) + 1);
+	offer_points(c, ref);
+}
+
 static void offer_templates(struct completion *c)
 {
 	struct den *d = NULL;
@@ -131,6 +151,22 @@ static bool takes_value(const struct option_def *d)
 	return d && d->kind != OPT_FLAG && d->kind != OPT_BOOL;
 }
 
+/* The option whose value is being typed behind its '='; NULL: none. */
+static const struct option_def *find_attached(
+	struct completion *c, const struct option_def *const *tables)
+{
+	size_t n = strcspn(c->typed, "=");
+	auto_free char *word = mem_strndup(c->typed, n);
+	const struct option_def *d;
+
+	if (strncmp(c->typed, "--", 2) || !c->typed[n])
+		return NULL;
+	d = find_option(tables, word);
+	if (takes_value(d))
+		c->lead = mem_strndup(c->typed, n + 1);
+	return c->lead ? d : NULL;
+}
+
 /* "on|off" */
 static void offer_choices(struct completion *c, const char *list)
 {
@@ -143,16 +179,18 @@ static void offer_choices(struct completion *c, const char *list)
 	}
 }
 
-static void offer_value(struct completion *c, const struct option_def *d)
+/* first: the verb's first word, which is the box where it takes one. */
+static void offer_value(struct completion *c, const struct option_def *d, const char *first)
 {
-	if (!strcmp(d->arg, "DIR") || !strcmp(d->arg, "FILE") || !strcmp(d->name, "mount"))
+	if (!strcmp(d->arg, "DIR") || !strcmp(d->arg, "FILE") || !strcmp(d->name, "mount") ||
+		!strcmp(d->name, "policy"))
 		buf_addstr(&c->out, ":file\n");
-	else if (!strcmp(d->name, "net"))
-		offer(c, "", "none", "no network");
 	else if (!strcmp(d->name, "wall"))
 		offer(c, "", "container", "namespaces, cgroup and seccomp");
-	else if (!strcmp(d->name, "into"))
-		offer_boxes(c, "");
+	else if (!strncmp(d->arg, "BOX", 3))
+		offer_spots(c, d->arg);
+	else if (!strcmp(d->arg, "CHECKPOINT"))
+		offer_points(c, first);
 	else if (!strcmp(d->name, "template"))
 		offer_templates(c);
 	else if (strchr(d->arg, '|') && !strchr(d->arg, '='))
@@ -173,7 +211,7 @@ static void offer_word(struct completion *c, const struct verb *v, size_t number
 		return;
 	switch (v->complete[MIN(number, n - 1)]) {
 	case 'b':
-		offer_boxes(c, "");
+		offer_spots(c, v->words);
 		break;
 	case 'e':
 		offer_execs(c, first);
@@ -204,16 +242,21 @@ static void offer_word(struct completion *c, const struct verb *v, size_t number
 static void complete_verb(struct completion *c, const struct verb *v, int argc, char **argv)
 {
 	const struct option_def *tables[OPTION_TABLES + 2] = { 0 };
-	const struct option_def *waiting = NULL;
+	const struct option_def *waiting = NULL, *attached;
 	const char *first = NULL;
 	size_t n = 0, words = 0;
+	bool ended = false;
 
 	for (; n < OPTION_TABLES && v->options[n]; n++)
 		tables[n] = v->options[n];
 	tables[n] = options_global;
 	for (int i = 0; i < argc - 1; i++) {
-		bool option = !waiting && argv[i][0] == '-' && argv[i][1];
+		bool option = !waiting && !ended && argv[i][0] == '-' && argv[i][1];
 
+		if (option && !strcmp(argv[i], "--")) {
+			ended = true;
+			continue;
+		}
 		if (option) {
 			const struct option_def *d = find_option(tables, argv[i]);
 
@@ -229,15 +272,28 @@ static void complete_verb(struct completion *c, const struct verb *v, int argc, 
 		}
 		waiting = NULL;
 	}
-	if (waiting) {
-		offer_value(c, waiting);
-	} else if (c->typed[0] == '-') {
+	attached = waiting || ended ? NULL : find_attached(c, tables);
+	if (waiting || attached) {
+		offer_value(c, waiting ? waiting : attached, first);
+	} else if (c->typed[0] == '-' && !ended) {
 		for (size_t i = 0; tables[i]; i++)
 			for (const struct option_def *d = tables[i]; d->name; d++)
 				offer(c, "--", d->name, d->help);
 	} else {
 		offer_word(c, v, words, first);
 	}
+}
+
+/* --state, wherever it stands, says which boxes there are; what follows "--" is a program's. */
+static const char *state_given(int argc, char **argv, const char *otherwise)
+{
+	for (int i = 0; i < argc && strcmp(argv[i], "--"); i++) {
+		if (!strncmp(argv[i], "--state=", 8))
+			otherwise = argv[i] + 8;
+		else if (!strcmp(argv[i], "--state") && i + 1 < argc)
+			otherwise = argv[++i];
+	}
+	return otherwise;
 }
 
 int complete(int argc, char **argv, const struct args *a)
@@ -249,10 +305,10 @@ int complete(int argc, char **argv, const struct args *a)
 	int at = 0, status;
 
 	c.args = &own;
+	own.state = state_given(argc - 1, argv, a->state);
 	for (; at < argc - 1; at++) {
-		/* --state says which boxes there are */
-		if (!strcmp(argv[at], "--state") && at + 1 < argc - 1) {
-			own.state = argv[++at];
+		if (!strcmp(argv[at], "--state")) {
+			at++;
 			continue;
 		}
 		if (argv[at][0] == '-')
@@ -274,5 +330,6 @@ int complete(int argc, char **argv, const struct args *a)
 		offer_verbs(&c, list);
 	status = cli_print(a, &c.out);
 	buf_free(&c.out);
+	free(c.lead);
 	return status;
 }

@@ -1,9 +1,10 @@
 /*
  * Copying between the host and a box: where things go, and progress.
  *
- * As cp -r: a destination that is a directory is copied into, else it is the new name. A source that ends in "/." means what is in it. Out of a box only regular files, directories and
- * links inside copied directories are made, below the one place that the user named, without setuid
- * bits; the box chooses none of the names above it.
+ * As cp -r: a destination that is a directory is copied into, else it is the new name. A source
+ * that ends in "/." means what is in it. Out of a box only regular files, directories and links
+ * inside copied directories are made, below the one place that the user named, without setuid bits;
+ * the box chooses none of the names above it.
  */
 #pragma once
 

@@ -22,8 +22,8 @@ const struct option_def options_box[] = {
 		"show a host file or directory in the box; may be repeated" },
 	{ "hostname", 0, OPT_TEXT, FIELD(hostname), "NAME",
 		"host name inside (default: the box's name)" },
-	{ "net", 0, OPT_TEXT, FIELD(net), "POLICY",
-		"network policy; only \"none\" for now (default: none)" },
+	{ "srt-settings", 0, OPT_TEXT, FIELD(srt_settings), "FILE",
+		"network and shared directories as sandbox-runtime's settings say" },
 	{ "wall", 0, OPT_TEXT, FIELD(wall), "WALL", "how it is walled off (default: container)" },
 	{ "cpus", 0, OPT_CPUS, FIELD(cpus), "N", "processors, like 2 or 0.5" },
 	{ "memory", 0, OPT_SIZE, FIELD(memory), "SIZE", "memory of all its processes, like 512M" },
@@ -33,7 +33,32 @@ const struct option_def options_box[] = {
 	{ "max-runtime", 0, OPT_DURATION, FIELD(max_runtime), "TIME",
 		"stop the box that long after its start, like 1h" },
 	{ "history", 0, OPT_TEXT, FIELD(history), "on|manual|off",
-		"checkpoints after every change, when asked, or none (default: on, of a box that is deleted afterwards off)" },
+		"checkpoints after every change, when asked, or none (default: on, of a box that "
+		"is deleted afterwards off)" },
+	{ 0 },
+};
+
+const struct option_def options_net[] = {
+	{ "net", 0, OPT_TEXT, FIELD(net), "none|open",
+		"no network, or all that is public (default: none, and what the options below allow)" },
+	{ "allow", 0, OPT_LIST, FIELD(allow), "RULE",
+		"NAME[:PORT], '*.NAME', CIDR:PORT[/udp] or host:PORT; may be repeated" },
+	{ "deny", 0, OPT_LIST, FIELD(deny), "RULE",
+		"the same, and stronger than every allow; may be repeated" },
+	{ "preset", 0, OPT_LIST, FIELD(presets), "registries|git|llm|open",
+		"rules that many need; 'den policy show NAME' prints them; may be repeated" },
+	{ "policy", 0, OPT_TEXT, FIELD(policy), "FILE|NAME",
+		"policy from a file (with / or .json in its name, or -), or one that 'den policy save' keeps" },
+	{ "net-rate", 0, OPT_SIZE, FIELD(net_rate), "SIZE", "bytes a second, like 10M" },
+	{ "net-bytes", 0, OPT_SIZE, FIELD(net_bytes), "SIZE", "bytes in all, like 1G" },
+	{ "net-conns", 0, OPT_COUNT, FIELD(net_conns), "N", "connections at once" },
+	{ "secret", 0, OPT_LIST, FIELD(secrets), "NAME@HOST[:PORT]:WHERE",
+		"put a secret into requests to HOST: header=NAME, bearer, basic, query[=NAME], body or "
+		"sigv4=KEYID; with ,env=VAR; may be repeated" },
+	{ "audience", 0, OPT_LIST, FIELD(audiences), "URL",
+		"for whom the box may get tokens; may be repeated" },
+	{ "proxy-env", 0, OPT_FLAG, FIELD(proxy_env), NULL,
+		"set http_proxy and its like, for programs that insist" },
 	{ 0 },
 };
 

@@ -25,6 +25,12 @@ void args_free(struct args *a)
 	strv_free(a->mounts);
 	strv_free(a->paths);
 	strv_free(a->build_args);
+	strv_free(a->allow);
+	strv_free(a->deny);
+	strv_free(a->presets);
+	strv_free(a->secrets);
+	strv_free(a->audiences);
+	strv_free(a->drop);
 	free(a->words);
 	free(a->seen);
 	args_init(a);

@@ -64,6 +64,13 @@ struct args {
 	char **build_args;
 	uint64_t max_size;
 	bool docker, no_cache, cache, plain_http, password_stdin;
+	/* secrets and identity */
+	const char *audience, *alg, *issuer;
+	/* the network */
+	char **allow, **deny, **presets, **secrets, **audiences, **drop;
+	const char *policy, *srt_settings;
+	uint64_t net_rate, net_bytes, net_conns;
+	bool proxy_env, clear;
 	/* the rest */
 	bool force, follow, once;
 	uint64_t interval;
@@ -75,7 +82,7 @@ struct args {
 	size_t n_seen;
 };
 
-#define OPTION_TABLES 5 /* at most so many tables in a verb, and a NULL */
+#define OPTION_TABLES 6 /* at most so many tables in a verb, and a NULL */
 
 /**
  * options_parse() - read options and words
@@ -96,5 +103,6 @@ bool args_given(const struct args *a, const char *name);
 
 extern const struct option_def options_global[]; /* every verb takes them */
 extern const struct option_def options_box[]; /* run, create */
+extern const struct option_def options_net[]; /* run, create, fork, policy set */
 extern const struct option_def options_env[]; /* run, create, exec: environment, user, place */
 extern const struct option_def options_exec[]; /* run, exec */

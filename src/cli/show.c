@@ -5,8 +5,9 @@
 
 #include "mem.h"
 #include "outcome.h"
+#include "parse.h"
 
-static void strings_json(struct json *j, const char *key, const char *const *v)
+void show_strings_json(struct json *j, const char *key, const char *const *v)
 {
 	json_open(j, key, '[');
 	for (; v && *v; v++)
@@ -36,7 +37,7 @@ void show_box_json(struct json *j, const char *key, const struct den_box_info *i
 	json_str(j, "user", i->user);
 	json_str(j, "workdir", i->workdir);
 	json_str(j, "detail", i->detail);
-	strings_json(j, "env", i->env);
+	show_strings_json(j, "env", i->env);
 	json_open(j, "mounts", '[');
 	for (size_t m = 0; m < i->n_mounts; m++) {
 		json_open(j, NULL, '{');
@@ -100,7 +101,7 @@ void show_exec_json(struct json *j, const struct den_exec_info *e)
 	json_i64(j, "pid", e->pid);
 	json_u64(j, "number", e->number);
 	json_str(j, "tag", e->tag);
-	strings_json(j, "argv", e->argv);
+	show_strings_json(j, "argv", e->argv);
 	json_str(j, "user", e->user);
 	json_str(j, "workdir", e->cwd);
 	json_bool(j, "running", e->running);
@@ -142,6 +143,35 @@ void show_entry_json(struct json *j, const struct den_entry *e)
 	json_u64(j, "ino", e->ino);
 	json_u64(j, "nlink", e->nlink);
 	json_i64(j, "mtime_ns", e->mtime_ns);
+}
+
+void show_line(struct buf *out, const char *key, const char *value)
+{
+	if (!value || !value[0])
+		return;
+	buf_addf(out, "%-13s", key);
+	text_printable(out, value, strlen(value));
+	buf_addstr(out, "\n");
+}
+
+void show_line_size(struct buf *out, const char *key, uint64_t bytes)
+{
+	char text[16];
+
+	if (!bytes)
+		return;
+	format_size(bytes, text);
+	show_line(out, key, text);
+}
+
+void show_line_time(struct buf *out, const char *key, int64_t ms)
+{
+	char text[32];
+
+	if (!ms)
+		return;
+	format_time(ms, text);
+	show_line(out, key, text);
 }
 
 static void quoted(struct buf *out, const char *word)

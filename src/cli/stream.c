@@ -45,8 +45,8 @@ static void catch_signals(struct stream *s, sigset_t *old)
 	for (size_t i = 0; i < ARRAY_SIZE(caught); i++) {
 		struct sigaction sa;
 
-		/* What we were told to ignore (nohup, a shell's "&") stays ignored: a blocked signal
-		 * would come through the signalfd all the same. */
+		/* What we were told to ignore (nohup, a shell's "&") stays ignored: a blocked
+		 * signal would come through the signalfd all the same. */
 		if (sigaction(caught[i], NULL, &sa) == 0 && sa.sa_handler != SIG_IGN)
 			sigaddset(&set, caught[i]);
 	}
@@ -84,7 +84,8 @@ static void stop_both(struct stream *s)
 	if (plain)
 		(void)den_exec_signal(s->exec, SIGSTOP, DEN_SCOPE_TREE, NULL);
 	tty_restore(&s->tty);
-	/* The default action, not SIGSTOP: a process group that nobody could continue is not stopped. */
+	/* The default action, not SIGSTOP: a process group that nobody could continue is not
+	 * stopped. */
 	sigemptyset(&set);
 	sigaddset(&set, SIGTSTP);
 	raise(SIGTSTP);

@@ -25,6 +25,6 @@ void table_free(struct table *t);
 
 /* 1500 becomes "1.5s", 90000 "1m30s": as short as says it. */
 void format_duration(uint64_t ms, char out[static 32]);
-/* Adds text in lines of at most `wide` columns, of which the first begins at column `indent` already
- * and the others are indented so far; then a newline. */
+/* Adds text in lines of at most `wide` columns, of which the first begins at column `indent`
+ * already and the others are indented so far; then a newline. */
 void text_wrapped(struct buf *out, const char *text, size_t indent, size_t wide);

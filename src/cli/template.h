@@ -13,7 +13,7 @@ struct template_job {
 };
 /* Gives 0, or the exit status of a failure that it told. */
 int template_job_begin(struct template_job *j, const struct args *a);
-/* Tells a failure (r < 0), or prints what was made: the id, as JSON with the name (may be NULL). Ends
- * the job; gives the exit status. */
+/* Tells a failure (r < 0), or prints what was made: the id, as JSON with the name (may be NULL).
+ * Ends the job; gives the exit status. */
 int template_job_end(struct template_job *j, int r, const char *name, const char *id,
 	const struct den_err *err, const char *hint);

@@ -1,7 +1,8 @@
 /*
  * Which checkpoint broke it? Binary search over the line of checkpoints between one where a command
  * works and one where it does not, each tried in a fork of its own. Signals are held back from
- * before a fork is made until it is deleted, so none stays.
+ * before a fork is made until it is deleted, so its deletion is waited for; should we be killed, it goes
+ * by itself.
  */
 #include <errno.h>
 #include <poll.h>
@@ -138,7 +139,7 @@ static int try_at(struct bisect *b, size_t i, struct den_err *err)
 	int status;
 
 	snprintf(ref, sizeof(ref), "%llu", (unsigned long long)s->at->number);
-	if (den_box_fork(b->box, ref, NULL, &fork, err) < 0)
+	if (den_box_try(b->box, ref, &fork, err) < 0)
 		return den_wrap(err, "fork of checkpoint %s", ref);
 	status = run_in(b, fork, err);
 	if (den_box_delete(fork, true, &left) < 0 && left.code != DEN_NOT_FOUND)

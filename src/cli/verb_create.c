@@ -45,8 +45,10 @@ const struct verb verb_create = {
 		"  den create --name web                        known as \"web\" from then on\n"
 		"  den create --cpus 2 --memory 4G --disk 10G   with limits\n"
 		"  den create --mount ~/data:/data:ro           with a host directory\n"
+		"  den create --allow '*.example.com:443' --net-rate 1M  with a way out\n"
+		"  den create --secret KEY@api.example.com:bearer  'den secret set KEY' first\n"
 		"  box=$(den create) && den exec $box uname -a  without a name\n",
-	.options = { options_box, options_env },
+	.options = { options_box, options_net, options_env },
 	.complete = "-",
 	.run = create,
 };

@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "mem.h"
+#include "net_args.h"
 #include "points.h"
 #include "show.h"
 #include "verbs.h"
@@ -50,6 +51,26 @@ static int same_point(struct den_box *fork, char **ref, struct den_err *err)
 	return 0;
 }
 
+/* What the options say is added to what the origin had. Nothing runs in the fork yet; without its policy it
+ * is not what was asked for, so it goes again. */
+static int fork_policy(struct den_box *made, const struct args *a, struct den_err *err)
+{
+	auto_net_args n = { 0 };
+	struct den_policy *had = NULL;
+	int r = -1;
+
+	if (a->net && !strcmp(a->net, "none") && !net_args_given(a))
+		n.policy = mem_strdup("{\"version\":1}");
+	else if (!net_args_given(a))
+		return 0;
+	if (den_policy_get(made, &had, err) == 0 && net_args_make(a, had->json, &n, err) == 0)
+		r = den_policy_set(made, n.policy, n.name, NULL, NULL, err);
+	den_policy_free(had);
+	if (r < 0)
+		den_box_delete(made, true, NULL);
+	return r;
+}
+
 static int fork_one(struct den_box *box, struct spot *at, const struct args *a, uint64_t i,
 	uint64_t count, struct den_err *err)
 {
@@ -63,6 +84,10 @@ static int fork_one(struct den_box *box, struct spot *at, const struct args *a, 
 		buf_addf(&name, "-%llu", (unsigned long long)i + 1);
 	if (den_box_fork(box, at->ref, name.len ? buf_str(&name) : NULL, &made, err) < 0)
 		return -1;
+	if (fork_policy(made, a, err) < 0) {
+		den_box_close(made);
+		return -1;
+	}
 	status = print_fork(a, made);
 	if (i == 0 && count > 1)
 		r = same_point(made, &at->ref, err);
@@ -74,6 +99,7 @@ static int fork_box(const struct args *a)
 {
 	auto_spot at = { 0 };
 	auto_session s = { 0 };
+	auto_net_args checked = { 0 };
 	struct den_err err = { 0 };
 	uint64_t count = a->count ? a->count : 1;
 	int status;
@@ -82,6 +108,8 @@ static int fork_box(const struct args *a)
 		den_fail(&err, DEN_INVALID, 0, "--count: at most %d", COUNT_MAX);
 		return cli_fail(a, &err, NULL);
 	}
+	if (net_args_make(a, NULL, &checked, &err) < 0)
+		return cli_fail(a, &err, "see 'den fork --help'");
 	status = spot_open(a, a->words[0], &at, &s);
 	if (status)
 		return status;
@@ -106,7 +134,8 @@ const struct verb verb_fork = {
 	.summary = "make a new box that begins as another is or was; prints its id",
 	.help = "Its files are those of the box now, or at the checkpoint; from then on both go\n"
 		"their own way. It is told apart by id, host name and machine-id, and starts\n"
-		"without the other's programs. 'den merge' brings back what it changed.\n"
+		"without the other's programs. It may reach what the other may, and what the\n"
+		"options add. 'den merge' brings back what it changed.\n"
 		"With --json one object for each, one a line.\n"
 		"\n"
 		"Examples:\n"
@@ -114,7 +143,7 @@ const struct verb verb_fork = {
 		"  den fork web@good                    as it was at the checkpoint \"good\"\n"
 		"  den fork --count 5 --name try web    try-1 to try-5, all the same\n"
 		"  den merge try-3 && den rm --force try-1 try-2 try-3 try-4 try-5\n",
-	.options = { fork_options },
+	.options = { fork_options, options_net },
 	.min_words = 1,
 	.max_words = 1,
 	.complete = "b",

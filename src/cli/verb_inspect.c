@@ -9,15 +9,6 @@
 #include "table.h"
 #include "verbs.h"
 
-static void line(struct buf *out, const char *key, const char *value)
-{
-	if (!value || !value[0])
-		return;
-	buf_addf(out, "%-13s", key);
-	text_printable(out, value, strlen(value));
-	buf_addstr(out, "\n");
-}
-
 /* Text of several lines. */
 static void lines(struct buf *out, const char *key, const char *text)
 {
@@ -25,7 +16,7 @@ static void lines(struct buf *out, const char *key, const char *text)
 		size_t n = strcspn(text, "\n");
 		auto_free char *one = mem_strndup(text, n);
 
-		line(out, key, one);
+		show_line(out, key, one);
 		key = "";
 		text += n + (text[n] == '\n');
 	}
@@ -43,28 +34,8 @@ static void linef(struct buf *out, const char *key, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	buf_addstr(&b, text);
-	line(out, key, buf_str(&b));
+	show_line(out, key, buf_str(&b));
 	buf_free(&b);
-}
-
-static void line_size(struct buf *out, const char *key, uint64_t bytes)
-{
-	char text[16];
-
-	if (!bytes)
-		return;
-	format_size(bytes, text);
-	line(out, key, text);
-}
-
-static void line_time(struct buf *out, const char *key, int64_t ms)
-{
-	char text[32];
-
-	if (!ms)
-		return;
-	format_time(ms, text);
-	line(out, key, text);
 }
 
 static void limits_text(struct buf *out, const struct den_box_info *i)
@@ -74,30 +45,30 @@ static void limits_text(struct buf *out, const struct den_box_info *i)
 	if (i->cpu_milli)
 		linef(out, "cpus", "%llu.%03llu", (unsigned long long)i->cpu_milli / 1000,
 			(unsigned long long)i->cpu_milli % 1000);
-	line_size(out, "memory", i->memory);
+	show_line_size(out, "memory", i->memory);
 	if (i->pids)
 		linef(out, "pids", "%llu", (unsigned long long)i->pids);
-	line_size(out, "disk", i->disk);
+	show_line_size(out, "disk", i->disk);
 	if (i->nofile)
 		linef(out, "nofile", "%llu", (unsigned long long)i->nofile);
 	if (i->max_runtime_ms) {
 		format_duration(i->max_runtime_ms, text);
-		line(out, "max-runtime", text);
+		show_line(out, "max-runtime", text);
 	}
 }
 
 static void box_text(struct buf *out, const struct den_box_info *i)
 {
-	line(out, "id", i->id);
-	line(out, "name", i->name);
-	line(out, "state", i->state);
-	line(out, "reason", i->reason);
-	line(out, "template", i->template_name);
-	line(out, "wall", i->wall);
-	line(out, "net", i->net);
-	line(out, "hostname", i->hostname);
-	line(out, "user", i->user);
-	line(out, "workdir", i->workdir);
+	show_line(out, "id", i->id);
+	show_line(out, "name", i->name);
+	show_line(out, "state", i->state);
+	show_line(out, "reason", i->reason);
+	show_line(out, "template", i->template_name);
+	show_line(out, "wall", i->wall);
+	show_line(out, "net", i->net);
+	show_line(out, "hostname", i->hostname);
+	show_line(out, "user", i->user);
+	show_line(out, "workdir", i->workdir);
 	lines(out, "made of", i->detail);
 	limits_text(out, i);
 	for (size_t m = 0; m < i->n_mounts; m++) {
@@ -105,15 +76,15 @@ static void box_text(struct buf *out, const struct den_box_info *i)
 
 		buf_addf(&b, "%s -> %s%s", i->mounts[m].host, i->mounts[m].box,
 			i->mounts[m].ro ? " (read-only)" : "");
-		line(out, "mount", buf_str(&b));
+		show_line(out, "mount", buf_str(&b));
 	}
 	for (const char *const *e = i->env; e && *e; e++)
-		line(out, "env", *e);
-	line(out, "ephemeral", i->ephemeral ? "yes" : NULL);
-	line(out, "history", i->history);
-	line_time(out, "created", i->created_ms);
-	line_time(out, "started", i->started_ms);
-	line_time(out, "stopped", i->stopped_ms);
+		show_line(out, "env", *e);
+	show_line(out, "ephemeral", i->ephemeral ? "yes" : NULL);
+	show_line(out, "history", i->history);
+	show_line_time(out, "created", i->created_ms);
+	show_line_time(out, "started", i->started_ms);
+	show_line_time(out, "stopped", i->stopped_ms);
 	if (i->init_pid)
 		linef(out, "init pid", "%d", (int)i->init_pid);
 	if (i->keeper_pid)
@@ -126,20 +97,21 @@ static int inspect_one(
 	struct den_box_info *info = NULL;
 	struct json j = { 0 };
 	auto_buf out = { 0 };
+	int status;
 
 	if (den_box_info(box, &info, err) < 0)
 		return -1;
 	if (a->json) {
 		show_box_json(&j, NULL, info);
-		(void)cli_print_json(a, &j);
+		status = cli_print_json(a, &j);
 	} else {
 		box_text(&out, info);
 		if (a->n_words > 1 && ref != a->words[a->n_words - 1])
 			buf_addstr(&out, "\n");
-		(void)cli_print(a, &out);
+		status = cli_print(a, &out);
 	}
 	den_box_infos_free(info, 1);
-	return 0;
+	return status;
 }
 
 static int inspect(const struct args *a)

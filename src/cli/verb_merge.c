@@ -117,6 +117,7 @@ static int print_json(struct merge *m, struct den_box *into, const struct den_me
 	json_u64(&j, "merged", r->merged);
 	json_u64(&j, "agreed", r->agreed);
 	json_u64(&j, "kept", r->kept);
+	json_u64(&j, "lost_attributes", r->lost);
 	json_open(&j, "conflicts", '[');
 	buf_add(&j.b, m->json.b.p, m->json.b.len);
 	j.comma = m->json.b.len > 0;
@@ -157,8 +158,16 @@ static int merge_into(struct merge *m, struct den_box *into)
 	auto_buf hint = { 0 };
 	int status;
 
-	if (den_merge(into, m->args->words[0], m->rules, m->n_rules, on_conflict, m, &r, &err) == 0)
+	if (den_merge(into, m->args->words[0], m->rules, m->n_rules, on_conflict, m, &r, &err) ==
+		0) {
+		if (r.lost)
+			cli_note(m->args,
+				"%llu attributes of files (capabilities, access lists or user.*) "
+				"could not be set in %s; "
+				"the fork has them",
+				(unsigned long long)r.lost, m->into);
 		return m->args->json ? print_json(m, into, &r) : print_done(m, &r);
+	}
 	if (!m->first)
 		return history_fail(m->args, &err);
 	status = m->args->json ? print_json(m, into, &r) : cli_print(m->args, &m->list);

@@ -2,6 +2,7 @@
 
 #include "cli.h"
 #include "parse.h"
+#include "show.h"
 #include "table.h"
 #include "verbs.h"
 
@@ -28,28 +29,18 @@ static void pool_json(struct json *j, const struct den_pool_info *p)
 	json_close(j, '}');
 }
 
-static void size_line(struct buf *out, const char *key, uint64_t bytes)
-{
-	char text[16];
-
-	if (!bytes)
-		return;
-	format_size(bytes, text);
-	buf_addf(out, "%-13s%s\n", key, text);
-}
-
 static void pool_text(struct buf *out, const struct den_pool_info *p)
 {
 	buf_addf(out, "%-13s", "pool");
 	text_wrapped(out, p->text ? p->text : "", 13, 80);
 	if (!p->exists)
 		return;
-	buf_addf(out, "%-13s%s\n", "kind", p->kind);
-	size_line(out, "size", p->bytes);
-	size_line(out, "used", p->used);
-	size_line(out, "available", p->avail);
-	size_line(out, "file takes", p->image_bytes);
-	size_line(out, "host has", p->host_avail);
+	show_line(out, "kind", p->kind);
+	show_line_size(out, "size", p->bytes);
+	show_line_size(out, "used", p->used);
+	show_line_size(out, "available", p->avail);
+	show_line_size(out, "file takes", p->image_bytes);
+	show_line_size(out, "host has", p->host_avail);
 }
 
 static int pool(const struct args *a)

@@ -87,7 +87,8 @@ const struct verb verb_run = {
 	.words = "[--] [COMMAND [ARG]...]",
 	.summary = "run a command in a new box, then delete the box",
 	.help = "The box has this machine's programs (/usr) and settings, none of its data, and\n"
-		"no network. Of your files it sees what --mount names.\n"
+		"no network but what --allow and its like open. Of your files it sees what\n"
+		"--mount names.\n"
 		"What the command changes is gone afterwards; what it prints, reads and\n"
 		"leaves with is passed on as if it ran here. Nothing of den's environment\n"
 		"goes in but TERM, and what --env names. Without a command it is what the\n"
@@ -98,9 +99,11 @@ const struct verb verb_run = {
 		"  den run --mount .:/src:ro --workdir /src ls  it sees this, read-only\n"
 		"  den run --mount .:/src --workdir /src make   it can change this\n"
 		"  den run --memory 512M --timeout 30s nproc    with limits\n"
+		"  den run --allow example.com curl -s https://example.com  one name\n"
+		"  den run --preset registries npm view left-pad  where packages come from\n"
 		"  den run --rm=false --name try sh -c 'date >/now'  keep the box, as \"try\"\n"
 		"  den run                                      a shell, to look around\n",
-	.options = { options_box, options_env, options_exec, run_options },
+	.options = { options_box, options_net, options_env, options_exec, run_options },
 	.max_words = -1,
 	.command = 1,
 	.program = true,

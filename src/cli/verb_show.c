@@ -1,39 +1,23 @@
 #include <stdio.h>
-#include <string.h>
 
 #include "cli.h"
-#include "parse.h"
 #include "points.h"
+#include "show.h"
 #include "verbs.h"
-
-static void line(struct buf *out, const char *key, const char *value)
-{
-	if (!value || !value[0])
-		return;
-	buf_addf(out, "%-9s", key);
-	text_printable(out, value, strlen(value));
-	buf_addstr(out, "\n");
-}
 
 static void point_lines(struct buf *out, const struct den_checkpoint *c)
 {
-	char text[32];
-
-	buf_addf(out, "%-9s%llu%s\n", "number", (unsigned long long)c->number,
+	buf_addf(out, "%-13s%llu%s\n", "number", (unsigned long long)c->number,
 		c->head ? " (head)" : "");
 	if (c->parent >= 0)
-		buf_addf(out, "%-9s%lld\n", "parent", (long long)c->parent);
-	buf_addf(out, "%-9s%llu\n", "turn", (unsigned long long)c->turn);
-	line(out, "kind", c->kind);
-	format_time(c->created_ms, text);
-	line(out, "made", text);
-	line(out, "tags", c->tags);
-	line(out, "origin", c->origin);
-	if (c->size) {
-		format_size(c->size, text);
-		line(out, "size", text);
-	}
-	line(out, "message", c->message);
+		buf_addf(out, "%-13s%lld\n", "parent", (long long)c->parent);
+	buf_addf(out, "%-13s%llu\n", "turn", (unsigned long long)c->turn);
+	show_line(out, "kind", c->kind);
+	show_line_time(out, "made", c->created_ms);
+	show_line(out, "tags", c->tags);
+	show_line(out, "origin", c->origin);
+	show_line_size(out, "size", c->size);
+	show_line(out, "message", c->message);
 }
 
 static int on_change_text(const struct den_change *c, void *user, struct den_err *err)

@@ -141,44 +141,41 @@ static const struct option_def rm_options[] = {
 	{ 0 },
 };
 
-static int remove_cache(struct den *d, struct den_err *err)
+static int remove_one(struct den *d, const char *name, const struct args *a, struct den_err *err)
 {
-	struct den_template *list = NULL;
-	size_t n = 0;
-	int r = den_templates(d, &list, &n, err);
+	return den_template_remove(d, name, a->force, err);
+}
 
-	if (r < 0)
-		return -1;
+static int remove_cache(const struct args *a)
+{
+	struct den *d = NULL;
+	struct den_template *list = NULL;
+	struct den_err err = { 0 };
+	size_t n = 0;
+	int r = cli_open(a, &d, &err);
+
+	if (r == 0)
+		r = den_templates(d, &list, &n, &err);
 	for (size_t i = 0; r == 0 && i < n; i++)
 		if (list[i].name && !strncmp(list[i].name, BUILD_CACHE, strlen(BUILD_CACHE)))
-			r = den_template_remove(d, list[i].name, true, err);
+			r = den_template_remove(d, list[i].name, true, &err);
 	den_templates_free(list, n);
-	return r;
+	den_close(d);
+	return r < 0 ? cli_fail(a, &err, NULL) : 0;
 }
 
 static int template_rm(const struct args *a)
 {
-	struct den *d = NULL;
 	struct den_err err = { 0 };
-	int first = 0;
+	int first, status;
 
 	if (!a->n_words && !a->cache) {
 		den_fail(&err, DEN_INVALID, 0, "too few arguments; it takes: NAME... or --cache");
 		return cli_fail(a, &err, "see 'den template rm --help'");
 	}
-	if (cli_open(a, &d, &err) < 0)
-		return cli_fail(a, &err, NULL);
-	if (a->cache && remove_cache(d, &err) < 0)
-		first = cli_fail(a, &err, NULL);
-	for (int i = 0; i < a->n_words; i++) {
-		if (den_template_remove(d, a->words[i], a->force, &err) < 0) {
-			int status = cli_fail(a, &err, NULL);
-
-			first = first ? first : status;
-		}
-	}
-	den_close(d);
-	return first;
+	first = a->cache ? remove_cache(a) : 0;
+	status = cli_each_word(a, remove_one, NULL);
+	return first ? first : status;
 }
 
 const struct verb verb_template_rm = {
@@ -196,27 +193,17 @@ const struct verb verb_template_rm = {
 	.run = template_rm,
 };
 
+static int verify_one(struct den *d, const char *ref, const struct args *a, struct den_err *err)
+{
+	if (den_template_verify(d, ref, err) < 0)
+		return den_wrap(err, "%.80s", ref);
+	cli_note(a, "%s is what it was made as", ref);
+	return 0;
+}
+
 static int template_verify(const struct args *a)
 {
-	struct den *d = NULL;
-	struct den_err err = { 0 };
-	int first = 0;
-
-	if (cli_open(a, &d, &err) < 0)
-		return cli_fail(a, &err, NULL);
-	for (int i = 0; i < a->n_words; i++) {
-		if (den_template_verify(d, a->words[i], &err) < 0) {
-			int status;
-
-			den_wrap(&err, "%.80s", a->words[i]);
-			status = cli_fail(a, &err, NULL);
-			first = first ? first : status;
-		} else {
-			cli_note(a, "%s is what it was made as", a->words[i]);
-		}
-	}
-	den_close(d);
-	return first;
+	return cli_each_word(a, verify_one, NULL);
 }
 
 const struct verb verb_template_verify = {

@@ -21,6 +21,11 @@ static const struct option_def import_options[] = {
 		"call it NAME (default: the name in the image)" },
 	{ "ref", 0, OPT_TEXT, FIELD(ref), "NAME",
 		"the image of this name, where there are several" },
+	{ 0 },
+};
+
+/* import, pull */
+static const struct option_def image_options[] = {
 	{ "platform", 0, OPT_TEXT, FIELD(platform), "OS/ARCH",
 		"the image for another machine than this" },
 	{ "max-size", 0, OPT_SIZE, FIELD(max_size), "SIZE",
@@ -66,7 +71,7 @@ const struct verb verb_template_import = {
 		"  podman save app | den template import -        from a pipe\n"
 		"  den template import --name base rootfs.tar.xz  a root file system\n"
 		"  tar -C /srv/root -c . | den template import --name mine -\n",
-	.options = { import_options },
+	.options = { import_options, image_options },
 	.min_words = 1,
 	.max_words = 1,
 	.complete = "f",
@@ -244,10 +249,6 @@ static const struct option_def registry_options[] = {
 static const struct option_def pull_options[] = {
 	{ "name", 'n', OPT_TEXT, FIELD(name), "NAME",
 		"call it NAME (default: as it is called there)" },
-	{ "platform", 0, OPT_TEXT, FIELD(platform), "OS/ARCH",
-		"the image for another machine than this" },
-	{ "max-size", 0, OPT_SIZE, FIELD(max_size), "SIZE",
-		"refuse what unpacks to more (default: 64G)" },
 	{ 0 },
 };
 
@@ -305,7 +306,7 @@ const struct verb verb_template_pull = {
 		"  den template pull --name app registry.example/team/app@sha256:...\n"
 		"  den template pull --plain-http localhost:5000/app\n"
 		"  den template pull --user me --password-stdin registry.example/app < password\n",
-	.options = { pull_options, registry_options },
+	.options = { pull_options, image_options, registry_options },
 	.min_words = 1,
 	.max_words = 1,
 	.complete = "-",

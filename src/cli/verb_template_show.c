@@ -5,18 +5,9 @@
 #include "cli.h"
 #include "json_text.h"
 #include "mem.h"
-#include "parse.h"
 #include "show.h"
 #include "table.h"
 #include "verbs.h"
-
-static void texts_json(struct json *j, const char *key, const char *const *v)
-{
-	json_open(j, key, '[');
-	for (; v && *v; v++)
-		json_str(j, NULL, *v);
-	json_close(j, ']');
-}
 
 static void brief_json(struct json *j, const struct den_template *t)
 {
@@ -28,11 +19,11 @@ static void brief_json(struct json *j, const struct den_template *t)
 	json_time(j, "created", t->created_ms);
 	json_str(j, "user", t->user);
 	json_str(j, "workdir", t->workdir);
-	texts_json(j, "env", t->env);
-	texts_json(j, "entrypoint", t->entrypoint);
-	texts_json(j, "cmd", t->cmd);
-	texts_json(j, "layers", t->layers);
-	texts_json(j, "diff_ids", t->diff_ids);
+	show_strings_json(j, "env", t->env);
+	show_strings_json(j, "entrypoint", t->entrypoint);
+	show_strings_json(j, "cmd", t->cmd);
+	show_strings_json(j, "layers", t->layers);
+	show_strings_json(j, "diff_ids", t->diff_ids);
 }
 
 /* The part of the detail that fits in a line. */
@@ -136,15 +127,6 @@ const struct verb verb_template_ls = {
 	.run = template_ls,
 };
 
-static void line(struct buf *out, const char *key, const char *value)
-{
-	if (!value || !*value)
-		return;
-	buf_addf(out, "%-11s ", key);
-	text_printable(out, value, strlen(value));
-	buf_addstr(out, "\n");
-}
-
 static void command_line(struct buf *out, const char *key, const char *const *argv)
 {
 	auto_buf text = { 0 };
@@ -152,38 +134,30 @@ static void command_line(struct buf *out, const char *key, const char *const *ar
 	if (!argv || !*argv)
 		return;
 	show_argv(&text, argv);
-	line(out, key, buf_str(&text));
+	show_line(out, key, buf_str(&text));
 }
 
 static void template_text(struct buf *out, const struct den_template *t)
 {
-	char text[32];
-
-	line(out, "name", t->name);
-	line(out, "id", t->id);
-	line(out, "stands on", t->parent);
+	show_line(out, "name", t->name);
+	show_line(out, "id", t->id);
+	show_line(out, "stands on", t->parent);
 	for (const char *p = t->detail ? t->detail : ""; *p;
 		p += strcspn(p, "\n"), p += *p == '\n') {
 		auto_free char *part = mem_strndup(p, strcspn(p, "\n"));
 
-		line(out, "detail", part);
+		show_line(out, "detail", part);
 	}
-	if (t->bytes) {
-		format_size(t->bytes, text);
-		line(out, "size", text);
-	}
-	if (t->created_ms) {
-		format_time(t->created_ms, text);
-		line(out, "created", text);
-	}
-	line(out, "user", t->user);
-	line(out, "workdir", t->workdir);
+	show_line_size(out, "size", t->bytes);
+	show_line_time(out, "created", t->created_ms);
+	show_line(out, "user", t->user);
+	show_line(out, "workdir", t->workdir);
 	for (const char *const *e = t->env; e && *e; e++)
-		line(out, "env", *e);
+		show_line(out, "env", *e);
 	command_line(out, "entrypoint", t->entrypoint);
 	command_line(out, "cmd", t->cmd);
 	for (const char *const *l = t->layers; l && *l; l++)
-		line(out, "layer", *l);
+		show_line(out, "layer", *l);
 }
 
 /* The configuration goes in as it is, if it is JSON at all. */
@@ -200,15 +174,14 @@ static void template_json(struct json *j, const struct den_template *t)
 	json_close(j, '}');
 }
 
-static int inspect_one(struct den *d, const char *ref, const struct args *a)
+static int inspect_one(struct den *d, const char *ref, const struct args *a, struct den_err *err)
 {
 	struct den_template *t = NULL;
-	struct den_err err = { 0 };
 	struct json j = { 0 };
 	auto_buf out = { 0 };
 
-	if (den_template_get(d, ref, &t, &err) < 0)
-		return cli_fail(a, &err, "'den template ls' lists them");
+	if (den_template_get(d, ref, &t, err) < 0)
+		return -1;
 	if (a->json)
 		template_json(&j, t);
 	else
@@ -219,19 +192,7 @@ static int inspect_one(struct den *d, const char *ref, const struct args *a)
 
 static int template_inspect(const struct args *a)
 {
-	struct den *d = NULL;
-	struct den_err err = { 0 };
-	int first = 0;
-
-	if (cli_open(a, &d, &err) < 0)
-		return cli_fail(a, &err, NULL);
-	for (int i = 0; i < a->n_words; i++) {
-		int status = inspect_one(d, a->words[i], a);
-
-		first = first ? first : status;
-	}
-	den_close(d);
-	return first;
+	return cli_each_word(a, inspect_one, "'den template ls' lists them");
 }
 
 const struct verb verb_template_inspect = {

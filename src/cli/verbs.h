@@ -10,6 +10,13 @@ extern const struct verb verb_attach, verb_cp, verb_create, verb_doctor, verb_ex
 extern const struct verb verb_bisect, verb_checkpoint, verb_diff, verb_fork, verb_log, verb_merge,
 	verb_pool, verb_prune, verb_rollback, verb_show, verb_tag, verb_undo;
 
+/* secrets and identity */
+extern const struct verb verb_ident, verb_secret, verb_token;
+
+/* the network */
+extern const struct verb verb_denials, verb_forward, verb_incidents, verb_journal, verb_port;
+extern const struct verb verb_policy, verb_policy_ls, verb_policy_schema, verb_policy_show;
+
 /* below fs */
 extern const struct verb verb_fs_cat, verb_fs_chmod, verb_fs_chown, verb_fs_ls, verb_fs_mkdir,
 	verb_fs_mv, verb_fs_rm, verb_fs_stat, verb_fs_watch, verb_fs_write;

@@ -17,8 +17,8 @@ struct auth {
 	bool helper; /* the auth file leaves this host to a program: a hint for the message */
 };
 
-/* Answers a challenge: a new header, or an error that says what is missing. home_plain: the registry
- * itself is spoken to without TLS. */
+/* Answers a challenge: a new header, or an error that says what is missing. home_plain: the
+ * registry itself is spoken to without TLS. */
 int auth_answer(struct auth *a, const struct challenge *c, bool home_plain, struct http *h,
 	struct den_err *err);
 void auth_free(struct auth *a);

@@ -1,10 +1,10 @@
 /*
- * Blobs that come. Each goes to .part-HEX as it comes and is summed up on the way; it gets its name when
- * all of it is there and the sum is right. What is there of an earlier try is summed first, and the rest
- * is asked for with Range.
+ * Blobs that come. Each goes to .part-HEX as it comes and is summed up on the way; it gets its name
+ * when all of it is there and the sum is right. What is there of an earlier try is summed first,
+ * and the rest is asked for with Range.
  *
- * Never are more bytes taken than the descriptor says. A blob that turns out wrong is removed; one that
- * only did not come to its end stays, for the next time.
+ * Never are more bytes taken than the descriptor says. A blob that turns out wrong is removed; one
+ * that only did not come to its end stays, for the next time.
  */
 #include <errno.h>
 #include <stdio.h>

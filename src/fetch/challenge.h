@@ -10,6 +10,6 @@ struct challenge {
 	char scope[512];
 };
 
-/* Reads one header's value, which may hold several challenges, and keeps the best of them and of what
- * *c holds already. What it does not understand, or what is too long, it leaves out. */
+/* Reads one header's value, which may hold several challenges, and keeps the best of them and of
+ * what *c holds already. What it does not understand, or what is too long, it leaves out. */
 void challenge_add(struct challenge *c, const char *value);

@@ -1,5 +1,5 @@
-/* A checked SHA-256 digest. Only digest_parse() and digest_end() make one, so whoever holds one may put
- * it into a file's name or a URL. */
+/* A checked SHA-256 digest. Only digest_parse() and digest_end() make one, so whoever holds one may
+ * put it into a file's name or a URL. */
 #pragma once
 
 #include <stdbool.h>

@@ -90,8 +90,8 @@ const char *doc_string(const json_t *object, const char *key)
 	return json_string_value(json_object_get(object, key));
 }
 
-/* A string member into a small array: "" when it is not there, an error when it does not fit or could
- * steer a terminal. */
+/* A string member into a small array: "" when it is not there, an error when it does not fit or
+ * could steer a terminal. */
 static int string_copy(
 	const json_t *object, const char *key, char *ret, size_t cap, struct den_err *err)
 {
@@ -184,8 +184,9 @@ static int index_get(const json_t *j, struct doc *d, struct den_err *err)
 	return 0;
 }
 
-/* Which of the MEDIA_* a document is. What the text says of itself and what was said of it must agree,
- * and a text that could be read both ways is refused: else two programs see two images under one digest. */
+/* Which of the MEDIA_* a document is. What the text says of itself and what was said of it must
+ * agree, and a text that could be read both ways is refused: else two programs see two images under
+ * one digest. */
 static int kind_find(const json_t *j, const char *said, const char **ret, struct den_err *err)
 {
 	const char *own = doc_string(j, "mediaType");

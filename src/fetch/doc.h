@@ -1,7 +1,7 @@
 /*
- * The JSON that a registry, a layout directory or an auth file holds. All of it may be hostile: its size,
- * depth and number of values are bounded before anything is built from it, and what comes out is made
- * of checked types.
+ * The JSON that a registry, a layout directory or an auth file holds. All of it may be hostile: its
+ * size, depth and number of values are bounded before anything is built from it, and what comes out
+ * is made of checked types.
  */
 #pragma once
 
@@ -48,8 +48,8 @@ struct doc {
 	size_t n_layers;
 };
 
-/* An image manifest or an index. said: the type that its descriptor or the server announced; NULL or a
- * general one such as "application/json" leaves the decision to the text. */
+/* An image manifest or an index. said: the type that its descriptor or the server announced; NULL
+ * or a general one such as "application/json" leaves the decision to the text. */
 int doc_parse(const char *text, size_t n, const char *said, struct doc *ret, struct den_err *err);
 void doc_free(struct doc *d);
 #define auto_doc __attribute__((cleanup(doc_free))) struct doc
@@ -76,7 +76,8 @@ struct login {
 	char *bearer; /* sent as it is */
 	char *refresh; /* exchanged for a token */
 };
-/* The entry for host; none found leaves *ret empty. helper: the file leaves it to another program. */
-int auth_file_parse(const char *text, size_t n, const char *host, struct login *ret, bool *helper,
-	struct den_err *err);
+/* The entry for a repository of a host; none found leaves *ret empty. helper: the file leaves it to
+ * another program. */
+int auth_file_parse(const char *text, size_t n, const char *host, const char *repo,
+	struct login *ret, bool *helper, struct den_err *err);
 void login_free(struct login *l);

@@ -78,31 +78,43 @@ static int login_get(const json_t *entry, struct login *l, struct den_err *err)
 	return 0;
 }
 
-/* Keys are "host", "host/repository" or "https://host/v1/": the host alone decides here. */
-static bool key_is_host(const char *key, const char *host)
+/* How much of the image's name a key says: 0, nothing. Keys are "host", "host/team" or
+ * "host/team/tool", of which the longest counts, or "https://host/v1/", which means the host. */
+static size_t key_fits(const char *key, const char *host, const char *name)
 {
 	size_t n = strlen(host);
 
-	if (!strncmp(key, "https://", 8) || !strncmp(key, "http://", 7))
+	if (!strncmp(key, "https://", 8) || !strncmp(key, "http://", 7)) {
 		key = strchr(key, '/') + 2;
-	return !strncmp(key, host, n) && (!key[n] || key[n] == '/');
+		return !strncmp(key, host, n) && (!key[n] || key[n] == '/') ? n : 0;
+	}
+	n = strlen(key);
+	return n && !strncmp(key, name, n) && (!name[n] || name[n] == '/') ? n : 0;
 }
 
-int auth_file_parse(const char *text, size_t n, const char *host, struct login *ret, bool *helper,
-	struct den_err *err)
+int auth_file_parse(const char *text, size_t n, const char *host, const char *repo,
+	struct login *ret, bool *helper, struct den_err *err)
 {
+	json_t *auths, *entry = NULL, *value;
 	struct login l = { 0 };
 	auto_json *j = NULL;
-	json_t *auths, *entry = NULL, *value;
+	auto_buf name = { 0 };
 	const char *key;
+	size_t best = 0;
 
 	if (doc_load(text, n, &j, err) < 0)
 		return -1;
+	buf_addf(&name, "%s/%s", host, repo);
 	auths = json_object_get(j, "auths");
 	json_object_foreach(auths, key, value)
 	{
-		if (key_is_host(key, host) && (!entry || !strcmp(key, host)))
+		size_t fits = key_fits(key, host, buf_str(&name));
+
+		/* of two that mean the host, its plain name */
+		if (fits > best || (fits && fits == best && !strcmp(key, host))) {
 			entry = value;
+			best = fits;
+		}
 	}
 	if (entry && login_get(entry, &l, err) < 0) {
 		login_free(&l);

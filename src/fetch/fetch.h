@@ -1,6 +1,6 @@
 /*
- * den-fetch: images from and to a registry (OCI distribution, API v2), as a process of its own that holds
- * no privilege and can write to one directory only.
+ * den-fetch: images from and to a registry (OCI distribution, API v2), as a process of its own that
+ * holds no privilege and can write to one directory only.
  *
  * Reading order: main.c (options), guard.c (what it gives up), pull.c, push.c (the two verbs),
  * registry.c (what is asked), http.c (how), doc.c (what comes back), layout.c (where it goes).
@@ -36,8 +36,8 @@ int registry_open(struct fetch *f, bool push, struct den_err *err);
 void registry_close(struct fetch *f);
 /* "BASE/what/name" as a new text. */
 char *registry_url(const struct fetch *f, const char *what, const char *name);
-/* A manifest or index. wanted: its descriptor, NULL for the one that the reference names. What it is
- * called by its digest in *ret_d; its text in *ret. */
+/* A manifest or index. wanted: its descriptor, NULL for the one that the reference names. What it
+ * is called by its digest in *ret_d; its text in *ret. */
 int registry_manifest(struct fetch *f, const struct descriptor *wanted, struct buf *ret,
 	struct descriptor *ret_d, struct den_err *err);
 /* An error for an answer that is none of those expected. what: "the image", "blob 0123" */

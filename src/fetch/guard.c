@@ -70,7 +70,8 @@ static int limits_set(struct den_err *err)
 	return 0;
 }
 
-/* Becoming somebody else forgets which signal our parent's death sends; whoever asked for it needs it. */
+/* Becoming somebody else forgets which signal our parent's death sends; whoever asked for it needs
+ * it. */
 static int ids_drop(const struct guard *g, struct den_err *err)
 {
 	int death = 0;
@@ -132,7 +133,8 @@ static int rule_add(int rules, int fd, uint64_t access, struct den_err *err)
 
 static int rules_readable(int rules, struct den_err *err)
 {
-	/* certificates, the resolver's settings and plug-ins; resolv.conf is often a link to elsewhere */
+	/* certificates, the resolver's settings and plug-ins; resolv.conf is often a link to
+	 * elsewhere */
 	static const char *const paths[] = {
 		"/etc",
 		"/usr",

@@ -1,8 +1,8 @@
 /*
  * What this process gives up before it reads a byte from the network.
  *
- * It must be able to: connect to any host, resolve names, read the trusted certificates, and read and
- * write below one directory. After guard_enter() it can do nothing else to files.
+ * It must be able to: connect to any host, resolve names, read the trusted certificates, and read
+ * and write below one directory. After guard_enter() it can do nothing else to files.
  */
 #pragma once
 

@@ -45,7 +45,8 @@ struct http_req {
 
 	/* Before each attempt. */
 	int (*prepare)(struct http_req *r, struct den_err *err);
-	/* Of a 2xx answer: once when its headers are there, then its bytes. NULL: they go to body. */
+	/* Of a 2xx answer: once when its headers are there, then its bytes. NULL: they go to
+	 * body. */
 	int (*head)(struct http_req *r, struct den_err *err);
 	int (*data)(struct http_req *r, const void *p, size_t n, struct den_err *err);
 	void (*sent)(struct http_req *r, size_t n); /* bytes of our body that went out */

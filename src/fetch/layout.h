@@ -20,13 +20,14 @@ struct layout {
 	int top, blobs; /* LAYOUTDIR, and blobs/sha256 in it */
 };
 
-/* Opens and locks it; with make also creates what is missing, for the owner uid:gid (-1: the caller). */
+/* Opens and locks it; with make also creates what is missing, for the owner uid:gid (-1: the
+ * caller). */
 int layout_open(
 	struct layout *l, const char *path, bool make, uid_t uid, gid_t gid, struct den_err *err);
 void layout_close(struct layout *l);
 
-/* Is the blob there, with this size and this digest? Reads all of it, and gives a part its name that is
- * whole. 1, 0, or -1. */
+/* Is the blob there, with this size and this digest? Reads all of it, and gives a part its name
+ * that is whole. 1, 0, or -1. */
 int layout_has(const struct layout *l, const struct descriptor *d, struct den_err *err);
 /* A blob for reading, of the size that the descriptor says. */
 int layout_blob_open(

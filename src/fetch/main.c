@@ -16,6 +16,7 @@
 
 #define SECRET_MAX (64U << 10)
 #define FILE_MAX (4U << 20)
+#define PEM_MARK "CERTIFICATE-----" /* also of "BEGIN TRUSTED CERTIFICATE-----" */
 
 static const char usage[] =
 	"den-fetch pull [OPTION...] REF LAYOUTDIR   an image from a registry into an OCI image "
@@ -206,12 +207,18 @@ static int files_read(struct call *c, struct fetch *f, struct den_err *err)
 
 	if (c->ca && file_text(c->ca, FILE_MAX, &f->ca, &f->ca_len, err) < 0)
 		return den_wrap(err, "--ca");
+	/* libcurl's word for it would be that the registry is not trusted */
+	if (c->ca && !memmem(f->ca, f->ca_len, PEM_MARK, strlen(PEM_MARK)))
+		return den_fail(err, DEN_INVALID, 0,
+			"--ca: '%.80s' holds no certificate in PEM (-----BEGIN CERTIFICATE-----)",
+			c->ca);
 	if (c->password_stdin)
 		return login_read_stdin(c, &f->auth.login, err);
 	if (!c->auth)
 		return 0;
 	if (file_text(c->auth, FILE_MAX, &text, &n, err) < 0 ||
-		auth_file_parse(text, n, f->ref.host, &f->auth.login, &f->auth.helper, err) < 0) {
+		auth_file_parse(text, n, f->ref.host, f->ref.repo, &f->auth.login, &f->auth.helper,
+			err) < 0) {
 		den_wrap(err, "--auth");
 		n = 0;
 	}

@@ -7,8 +7,8 @@
  *   PATCH  PATCH LOCATION           or, when it is big, piece by piece; 202: the next Location
  *   CLOSE  PUT LOCATION?digest=     and then the end without a body
  *
- * When a piece is lost on the way the upload begins anew at OPEN: what the registry has of it is unknown.
- * The manifest goes last, so nobody sees an image that is not whole.
+ * When a piece is lost on the way the upload begins anew at OPEN: what the registry has of it is
+ * unknown. The manifest goes last, so nobody sees an image that is not whole.
  */
 #include <stdio.h>
 #include <string.h>

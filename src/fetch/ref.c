@@ -122,7 +122,8 @@ int ref_parse(const char *text, struct image_ref *ret, struct den_err *err)
 	if (n >= sizeof(r.host) || strlen(text) - n >= sizeof(rest))
 		return fail_form(text, "it is too long", err);
 	memcpy(r.host, text, n);
-	/* As everywhere: the first word is a host if it looks like one, and no host is taken for granted. */
+	/* As everywhere: the first word is a host if it looks like one, and no host is taken for
+	 * granted. */
 	if (!slash || (!strpbrk(r.host, ".:[") && strcmp(r.host, "localhost")))
 		return fail_form(text, "it names no registry", err);
 	if (host_check(r.host, &r.loopback, &why) < 0)

@@ -29,8 +29,9 @@ static int http_make(struct fetch *f, bool plain, struct den_err *err)
 	return 0;
 }
 
-/* A registry on this machine is often one without TLS. Only a connection that never became TLS decides
- * so; a certificate that is not trusted does not, and nothing secret is sent with the question. */
+/* A registry on this machine is often one without TLS. Only a connection that never became TLS
+ * decides so; a certificate that is not trusted does not, and nothing secret is sent with the
+ * question. */
 static int speaks_plain(struct fetch *f, bool *ret, struct den_err *err)
 {
 	struct http_req r;

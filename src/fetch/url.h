@@ -1,4 +1,5 @@
-/* URLs that a registry names: taken apart, judged and put together by libcurl, in this one place. */
+/* URLs that a registry names: taken apart, judged and put together by libcurl, in this one
+ * place. */
 #pragma once
 
 #include <stdbool.h>

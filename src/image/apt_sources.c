@@ -227,7 +227,8 @@ int apt_sources_load(const char *dir, struct apt_sources *ret, struct den_err *e
 
 /* ---- another suite --------------------------------------------------------------------------- */
 
-/* What follows the machine's own suite in a name: "-updates" of "bookworm-updates". NULL: not of it. */
+/* What follows the machine's own suite in a name: "-updates" of "bookworm-updates". NULL: not of
+ * it. */
 static const char *suite_rest(const char *suite, const char *own)
 {
 	size_t n = strlen(own);

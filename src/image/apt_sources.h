@@ -1,5 +1,5 @@
-/* The machine's own apt sources, read as apt reads them: one-line files and deb822 files. Pure but for
- * apt_sources_load(). */
+/* The machine's own apt sources, read as apt reads them: one-line files and deb822 files. Pure but
+ * for apt_sources_load(). */
 #pragma once
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ void apt_sources_add_deb822(struct apt_sources *s, const char *text);
 int apt_sources_load(const char *dir, struct apt_sources *ret, struct den_err *err);
 void apt_sources_free(struct apt_sources *s);
 
-/* The lines "deb [signed-by=...] URI SUITE COMPONENTS" for a suite: those that the machine has for its
- * own (own: "bookworm", with bookworm-updates and the like), with the name of the suite put in. NULL:
- * none. A strv that the caller frees. */
+/* The lines "deb [signed-by=...] URI SUITE COMPONENTS" for a suite: those that the machine has for
+ * its own (own: "bookworm", with bookworm-updates and the like), with the name of the suite put in.
+ * NULL: none. A strv that the caller frees. */
 char **apt_sources_lines(const struct apt_sources *s, const char *own, const char *suite);

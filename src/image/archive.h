@@ -1,4 +1,5 @@
-/* The files of an image, by name: below a directory, or inside a tar archive without unpacking it. */
+/* The files of an image, by name: below a directory, or inside a tar archive without unpacking
+ * it. */
 #pragma once
 
 #include <stdbool.h>

@@ -1,9 +1,9 @@
 /*
  * Templates from Dockerfiles.
  *
- * A step that changes files runs in a box made from what is there so far, and what the box then holds
- * becomes the next template. It is found again by the digest of what went into it (template below,
- * command, user, directory, environment, bytes that were copied) as "cache/HEX".
+ * A step that changes files runs in a box made from what is there so far, and what the box then
+ * holds becomes the next template. It is found again by the digest of what went into it (template
+ * below, command, user, directory, environment, bytes that were copied) as "cache/HEX".
  */
 #pragma once
 

@@ -1,4 +1,5 @@
-/* What the files of a build share: build.c (stages and steps), build_run.c, build_copy.c, build_config.c. */
+/* What the files of a build share: build.c (stages and steps), build_run.c, build_copy.c,
+ * build_config.c. */
 #pragma once
 
 #include "build.h"

@@ -99,6 +99,19 @@ static int run(const struct work *w, char *const *argv, const char *name, const 
 	return 0;
 }
 
+/* mmdebstrap's apt knows nothing of the machine's settings. How a mirror is reached is one of them:
+ * it is shown to apt while the template is made, and is no part of it. A hook's "$1" is the new
+ * root. */
+#define SETTINGS "\"$1\"/etc/apt/apt.conf.d/00den"
+static const char hook_setup[] =
+	"--setup-hook="
+	"{ apt-config dump Acquire::http Acquire::https Acquire::Retries "
+	"Acquire::Check-Valid-Until "
+	"Acquire::Check-Date Acquire::ForceIPv4 Acquire::ForceIPv6; "
+	"echo 'Dir::Etc::netrc \"/etc/apt/auth.conf\";'; "
+	"echo 'Dir::Etc::netrcparts \"/etc/apt/auth.conf.d\";'; } >" SETTINGS;
+static const char hook_customize[] = "--customize-hook=rm -f " SETTINGS;
+
 static int argv_make(const struct work *w, const struct debian_opt *opt, const char *own,
 	const char *suite, char ***ret, struct den_err *err)
 {
@@ -114,6 +127,9 @@ static int argv_make(const struct work *w, const struct debian_opt *opt, const c
 		return -1;
 	strv_add(ret, program);
 	strv_add(ret, "--format=tar");
+	/* left to choose, it would not say what an ordinary user lacks */
+	if (geteuid() != 0)
+		strv_add(ret, "--mode=unshare");
 	if (w->quiet)
 		strv_add(ret, "--silent");
 	buf_addf(&arg, "--variant=%s", opt->variant ? opt->variant : "minbase");
@@ -123,6 +139,8 @@ static int argv_make(const struct work *w, const struct debian_opt *opt, const c
 		buf_addf(&arg, "--include=%s", opt->packages);
 		strv_add(ret, buf_str(&arg));
 	}
+	strv_add(ret, hook_setup);
+	strv_add(ret, hook_customize);
 	strv_add(ret, "--");
 	strv_add(ret, suite);
 	strv_add(ret, "-");

@@ -2,9 +2,9 @@
  * Compressed bytes become plain ones in a child that can do nothing else.
  *
  * The child has two pipes and no other descriptor, 256 MiB of addresses, no new privileges, and a
- * seccomp filter that lets it read, write, get memory and leave: a defect in a decompressor is worth
- * no more than wrong bytes, which the digest then tells. Bytes that are not compressed pass through
- * without a child.
+ * seccomp filter that lets it read, write, get memory and leave: a defect in a decompressor is
+ * worth no more than wrong bytes, which the digest then tells. Bytes that are not compressed pass
+ * through without a child.
  */
 #pragma once
 

@@ -65,10 +65,11 @@ const char *df_flag(const struct df_step *s, const char *name);
 
 /* ---- df_words.c ---- */
 
-/* Splits at blanks that stand in no quotes; quotes and escapes stay. An open quote is DEN_INVALID. */
+/* Splits at blanks that stand in no quotes; quotes and escapes stay. An open quote is
+ * DEN_INVALID. */
 int df_words(const char *text, char escape, char ***ret, struct den_err *err);
-/* NAME=value pairs of ENV, LABEL and ARG, or `NAME the rest`: two vectors of the same length, not yet
- * expanded. lone: a NAME alone is allowed, and its value is DF_NO_VALUE. */
+/* NAME=value pairs of ENV, LABEL and ARG, or `NAME the rest`: two vectors of the same length, not
+ * yet expanded. lone: a NAME alone is allowed, and its value is DF_NO_VALUE. */
 int df_pairs(const char *text, char escape, bool lone, char ***ret_names, char ***ret_values,
 	struct den_err *err);
 #define DF_NO_VALUE "\1"

@@ -104,7 +104,8 @@ static void set_new(json_t *obj, const char *key, json_t *value)
 	json_object_set_new(obj, key, value);
 }
 
-/* Text that a user wrote may be no UTF-8, which JSON cannot hold: what is wrong in it becomes '?'. */
+/* Text that a user wrote may be no UTF-8, which JSON cannot hold: what is wrong in it becomes
+ * '?'. */
 static json_t *text_json(const char *s)
 {
 	json_t *j = json_string(s);

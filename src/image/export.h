@@ -2,8 +2,8 @@
  * Templates become images that other tools take: an OCI layout, an archive of one, or what
  * `docker load` reads. The same template gives the same bytes.
  *
- * A template that stands alone keeps its layers; one that stands on the host's own system becomes one
- * layer with all of it.
+ * A template that stands alone keeps its layers; one that stands on the host's own system becomes
+ * one layer with all of it.
  */
 #pragma once
 

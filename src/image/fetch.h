@@ -1,7 +1,7 @@
 /*
- * Images from and to registries, through the program den-fetch: it speaks with the network and knows
- * nothing of boxes, we know boxes and speak with nobody. Between the two is an OCI layout in a cache
- * directory, named by what is fetched, so that what was broken off goes on where it was.
+ * Images from and to registries, through the program den-fetch: it speaks with the network and
+ * knows nothing of boxes, we know boxes and speak with nobody. Between the two is an OCI layout in
+ * a cache directory, named by what is fetched, so that what was broken off goes on where it was.
  */
 #pragma once
 

@@ -12,7 +12,8 @@ bool path_is_pattern(const char *text);
 /* "./a//b/../c" is "a/c"; "" for the top. NULL: it leads above it. The caller frees it. */
 char *path_clean(const char *path);
 
-/* The lines of a .dockerignore: the last one that matches a path, or a directory above it, decides. */
+/* The lines of a .dockerignore: the last one that matches a path, or a directory above it,
+ * decides. */
 struct ignore {
 	char **patterns; /* cleaned; an exception starts with '!' */
 	bool exceptions;

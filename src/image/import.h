@@ -2,15 +2,15 @@
  * Images become templates.
  *
  * Each layer that is not here yet (by its diff-id) is unpacked inside a box of its own, so whatever
- * the archive does it does in there; then it becomes a template above the layers before it. Only the
- * last one gets the name: what is half done has none, and `den gc` takes it.
+ * the archive does it does in there; then it becomes a template above the layers before it. Only
+ * the last one gets the name: what is half done has none, and `den gc` takes it.
  */
 #pragma once
 
 #include "work.h"
 
-#define IMPORT_MAX                                                                                 \
-	(64ULL << 30) /* bytes that an archive or a layer may unpack to, where the user does not say */
+/* bytes that an archive or a layer may unpack to, where the user does not say */
+#define IMPORT_MAX (64ULL << 30)
 
 struct import_opt {
 	const char *name; /* NULL: the one that the image had */

@@ -17,7 +17,8 @@ static inline void json_in_freep(json_t **j)
 }
 #define auto_json __attribute__((cleanup(json_in_freep))) json_t *
 
-/* An object or an array; a key that stands twice is refused, for readers would disagree about it. */
+/* An object or an array; a key that stands twice is refused, for readers would disagree about
+ * it. */
 int json_in(const char *text, size_t n, json_t **ret, struct den_err *err);
 /* Members of an object. Missing or null: NULL, and 0 is returned; another type is DEN_INVALID. The
  * result belongs to obj. */

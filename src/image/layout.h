@@ -1,5 +1,5 @@
-/* Where an exported image goes: the files of a directory, or of a tar archive. Until layout_finish() a
- * file that was asked for is not there. */
+/* Where an exported image goes: the files of a directory, or of a tar archive. Until
+ * layout_finish() a file that was asked for is not there. */
 #pragma once
 
 #include <stdbool.h>

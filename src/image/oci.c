@@ -50,7 +50,8 @@ static int kind_find(struct archive *a, enum kind *ret, struct den_err *err)
 	} else if (archive_is_root(a)) {
 		*ret = KIND_ROOT;
 	} else if (layout) {
-		*ret = KIND_ARCHIVE; /* newer docker writes both; this one has digests of everything */
+		/* newer docker writes both; this one has digests of everything */
+		*ret = KIND_ARCHIVE;
 	} else {
 		*ret = archive_has(a, "manifest.json") ? KIND_DOCKER : KIND_ROOT;
 	}
@@ -442,7 +443,8 @@ static int load_root(
 	return 0;
 }
 
-/* Also of a layer that will not be read because it is here already: an image that lacks one is broken. */
+/* Also of a layer that will not be read because it is here already: an image that lacks one is
+ * broken. */
 static int layers_check(struct oci *o, const struct oci_image *i, struct den_err *err)
 {
 	for (size_t k = 0; k < i->n_layers; k++) {

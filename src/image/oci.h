@@ -1,6 +1,6 @@
 /*
- * Where an image comes from: an OCI layout directory, an archive of one, a `docker save` archive, or
- * the plain tar of a root file system. An archive may be compressed, and may come from a pipe.
+ * Where an image comes from: an OCI layout directory, an archive of one, a `docker save` archive,
+ * or the plain tar of a root file system. An archive may be compressed, and may come from a pipe.
  *
  * Nothing is believed: a blob's digest and size and a layer's diff-id are checked while it is read
  * (oci_layer_end()), before anything is made of it.
@@ -13,8 +13,8 @@
 #include "oci_json.h"
 
 struct oci;
-/* path "-": standard input. max: bytes that an archive may unpack to; 0: any number. The caller ends it
- * with oci_close(). */
+/* path "-": standard input. max: bytes that an archive may unpack to; 0: any number. The caller
+ * ends it with oci_close(). */
 int oci_open(const char *path, uint64_t max, struct oci **ret, struct den_err *err);
 /* Takes fd, an archive, also on failure. */
 int oci_open_fd(int fd, uint64_t max, struct oci **ret, struct den_err *err);

@@ -80,5 +80,6 @@ void docker_images_free(struct docker_image *d, size_t n);
 
 /* "amd64" for "x86_64": what images call the architecture of this machine. */
 const char *oci_arch(void);
-/* "linux/arm64", "arm64/v8" or "arm64": the architecture, into ret; another system is DEN_UNSUPPORTED. */
+/* "linux/arm64", "arm64/v8" or "arm64": the architecture, into ret; another system is
+ * DEN_UNSUPPORTED. */
 int oci_platform_parse(const char *text, char ret[static 32], struct den_err *err);

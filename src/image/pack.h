@@ -1,4 +1,5 @@
-/* A layer on its way out: plain tar bytes in, compressed ones in a spool, and the digests of both. */
+/* A layer on its way out: plain tar bytes in, compressed ones in a spool, and the digests of
+ * both. */
 #pragma once
 
 #include "den.h"

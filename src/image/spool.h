@@ -5,7 +5,8 @@
 
 #include "den.h"
 
-/* A new, empty one in $TMPDIR, else /var/tmp: it may be as large as an image. The descriptor, or -1. */
+/* A new, empty one in $TMPDIR, else /var/tmp: it may be as large as an image. The descriptor, or
+ * -1. */
 int spool_new(struct den_err *err);
 /* All of source goes to the end of fd. */
 int spool_fill(int fd, den_source source, void *user, uint64_t *ret_len, struct den_err *err);

@@ -42,6 +42,7 @@ int work_box(
 	struct den_box_spec spec = { .size = sizeof(spec),
 		.template_name = template_ref,
 		.net = "none",
+		.ephemeral = true, /* should we be killed, it goes by itself */
 		.history = strcmp(template_ref, "empty") ? "manual" : "off" };
 
 	if (interrupt_check(err) < 0)

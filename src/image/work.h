@@ -6,8 +6,8 @@
  * or brought by other programs).
  *
  * What comes in is hostile, and three walls stand around it: decompressing happens in a child that
- * can only read and write (decompress.h), unpacking happens inside a box, and JSON is bounded before
- * it is parsed (json_in.h).
+ * can only read and write (decompress.h), unpacking happens inside a box, and JSON is bounded
+ * before it is parsed (json_in.h).
  */
 #pragma once
 
@@ -34,8 +34,8 @@ void work_progress(const struct work *w, const char *what, uint64_t bytes);
 /* RFC 3339. Here because json.h and jansson.h cannot be seen by the same file. */
 void work_time(int64_t wall_ms, char out[static 32]);
 
-/* A box for one step, without a network. It keeps history only so far as a template is made from it. What
- * is in it is gone with it. */
+/* A box for one step, without a network. It keeps history only so far as a template is made from
+ * it. What is in it is gone with it. */
 int work_box(
 	const struct work *w, const char *template_ref, struct den_box **ret, struct den_err *err);
 /* Deletes the box and closes the handle: for auto_den_box, so no step leaves one behind. */
