@@ -12,12 +12,14 @@ exec </dev/null >&2
 PATH=$PATH:/usr/sbin:/sbin
 
 # zlib1g-dev: pkg-config names it for a static link with SQLite.
-build='gcc libc6-dev musl-tools make meson ninja-build pkg-config libsqlite3-dev zlib1g-dev libseccomp-dev btrfs-progs ca-certificates libcurl4-openssl-dev libjansson-dev libzstd-dev liblzma-dev'
+build='gcc libc6-dev musl-tools make meson ninja-build pkg-config libsqlite3-dev zlib1g-dev libseccomp-dev btrfs-progs ca-certificates libcurl4-openssl-dev libc-ares-dev libssl-dev libjansson-dev libzstd-dev liblzma-dev'
 # sudo, uidmap: boxes are made from the host's own programs, and tests use these inside.
 test="$build bash git python3 procps util-linux uidmap sudo e2fsprogs mandoc clang libclang-rt-dev"
 # docker-registry, skopeo, openssl, iproute2: a registry on the loopback, and what fills it. umoci: takes
 # what is exported.
 test="$test docker-registry skopeo openssl iproute2 umoci xz-utils busybox-static"
+# zsh, fish: to complete in them.
+test="$test zsh fish"
 fuzz="$build clang libclang-rt-dev"
 vm="$build python3 qemu-system-x86 mmdebstrap e2fsprogs"
 bench="$build python3 bubblewrap crun runc"

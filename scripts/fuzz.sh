@@ -5,7 +5,7 @@
 set -eu
 
 build=$1 seconds=$2
-targets=$(ninja -C "$build" -t targets all | sed -n 's,^\(fuzz/fuzz_[a-z]*\): .*,\1,p')
+targets=$(ninja -C "$build" -t targets all | sed -n 's,^\(fuzz/fuzz_[a-z_]*\): .*,\1,p')
 [ -n "$targets" ] || { echo "fuzz.sh: no targets in '$build'" >&2; exit 1; }
 # shellcheck disable=SC2086
 ninja --quiet -C "$build" $targets

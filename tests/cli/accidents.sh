@@ -16,6 +16,68 @@ test_a_killed_keeper_does_not_end_a_stream() {
 	cmp want o
 }
 
+running() {
+	den ps --json "$1" | /usr/bin/python3 -c '
+import json, sys
+v = json.load(sys.stdin)
+print(sum(e["running"] for e in v["execs"]) + len(v["processes"]) - 1)'
+}
+
+# early BOX CMD...: a client that asks for it and dies before anything was started
+early() {
+	local b=$1 i p
+	shift
+	i=$(field "$b" init_pid)
+	kill -STOP "$i"
+	"$DEN" exec "$b" -- "$@" 2>/dev/null &
+	p=$!
+	sleep 0.5 # it has asked, and the keeper has asked init
+	kill -KILL $p
+	wait $p 2>/dev/null || :
+	sleep 0.2
+	kill -CONT "$i"
+}
+
+none_runs() {
+	[ "$(running "$1")" = 0 ]
+}
+
+#@ root user
+test_a_program_does_not_outlive_its_client_however_early_that_dies() {
+	local b
+	b=$(box)
+	early "$b" sleep 987
+	sleep 0.3
+	soon 2 none_runs "$b" || fail "it runs: $(den ps "$b")"
+	early "$b" /no/such/program
+	soon 2 none_runs "$b" || fail "it is said to run: $(den ps "$b")"
+	is "works still" "$(den exec "$b" -- echo yes)" yes
+}
+
+boxes_are() {
+	[ "$(den ls --quiet | wc -l)" = "$1" ]
+}
+
+#@ root user
+test_a_killed_bisect_or_build_leaves_no_box() {
+	local p
+	"$DEN" create --name a >/dev/null
+	den exec a -- sh -c 'echo 1 >/root/f'
+	"$DEN" bisect a -- sleep 60 2>/dev/null &
+	p=$!
+	soon 20 boxes_are 2
+	kill -KILL $p
+	soon 5 boxes_are 1 || fail "bisect left $(den ls)"
+	mkdir "$TMP/context"
+	printf 'FROM host\nRUN sleep 60\n' >"$TMP/context/Dockerfile"
+	"$DEN" template build "$TMP/context" >/dev/null 2>&1 &
+	p=$!
+	soon 20 boxes_are 2
+	kill -KILL $p
+	soon 5 boxes_are 1 || fail "a build left $(den ls)"
+	den rm --force a
+}
+
 #@ root user range
 test_the_next_call_adopts_a_box_whose_keeper_died() {
 	local b i k n

@@ -41,6 +41,22 @@ test_a_full_disk_breaks_nothing_of_a_plain_pool() {
 	model --full --ops 40 --pool plain
 }
 
+#@ root fresh timeout=180
+test_a_full_disk_below_the_pool_breaks_nothing() {
+	needs_disks
+	model --full --host --ops 40
+}
+
+#@ root fresh timeout=120
+test_a_full_disk_below_the_pool_is_told_in_time_and_rm_makes_room() {
+	needs_disks
+	truncate -s 1400M "$TMP/small.img"
+	mkfs.ext4 -q -m 0 "$TMP/small.img"
+	mkdir "$TMP/fs"
+	try unshare -m --propagation private "$TESTS/programs/full_disk.sh" "$TMP/small.img" "$TMP/fs"
+	want_rc 0
+}
+
 #@ root fresh timeout=240
 test_a_power_cut_loses_no_checkpoint() {
 	needs_disks

@@ -604,6 +604,115 @@ test_one_at_a_time_in_a_directory() {
 	is "files elsewhere" "$(find away -type f | wc -l)" 0
 }
 
+# What other tools push: docker's own formats, one image alone and a list of several.
+test_docker_s_own_formats_are_taken() {
+	local arch d
+	real_registry
+	layout src --arch amd64,arm64 --layers 5000,3000
+	put src a/list:1 --all --format v2s2
+	is "type of the list" "$(skopeo inspect --raw --tls-verify=false "docker://$REG/a/list:1" >raw &&
+		json raw mediaType)" application/vnd.docker.distribution.manifest.list.v2+json
+	for arch in amd64 arm64; do
+		try fetch pull --plain-http --platform "linux/$arch" "$REG/a/list:1" "$arch"
+		want_rc 0
+		is_whole "$arch"
+		is "type of the image" "$(json "$arch/blobs/sha256/${out#sha256:}" mediaType)" \
+			application/vnd.docker.distribution.manifest.v2+json
+		d=$(json "$arch/blobs/sha256/${out#sha256:}" config digest)
+		is config "$(json "$arch/blobs/sha256/${d#sha256:}" architecture)" "$arch"
+	done
+	try fetch pull --plain-http --platform linux/s390x "$REG/a/list:1" none
+	want_rc 3
+	want_err_has 'linux/amd64, linux/arm64'
+	# the list by its digest, and one image by its own
+	d=sha256:$(sum raw)
+	try fetch pull --plain-http --platform linux/arm64 "$REG/a/list@$d" by-list
+	want_rc 0
+	is_whole by-list
+	d=$(json raw manifests 0 digest)
+	try pull "a/list@$d" by-image
+	want_rc 0
+	want_out "$d"
+	# and back: what is pushed again is the same image
+	try fetch push --quiet --plain-http by-image "$REG/a/again:1"
+	want_rc 0
+	want_out "$d"
+}
+
+# secure_registry: one with TLS and a password (den, secret); sets REG
+secure_registry() {
+	need openssl
+	openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=test \
+		-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem 2>/dev/null
+	echo 'den:$2b$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a' >htpasswd
+	real_registry "$(printf 'http: {addr: "127.0.0.1:0", tls: {certificate: "%s", key: "%s"}}
+auth: {htpasswd: {realm: x, path: "%s"}}' "$TMP/cert.pem" "$TMP/key.pem" "$TMP/htpasswd")"
+}
+
+# A root file system as an image in a layout directory, for this machine.
+image_root() {
+	mkdir -p root/etc
+	echo 'from the registry' >root/etc/origin
+	tar -C root -cf root.tar .
+	den template import --name made root.tar
+}
+
+#@ root user range timeout=120
+test_templates_go_to_a_registry_with_tls_and_a_password_and_back() {
+	local id
+	export XDG_CACHE_HOME=$TMP/cache
+	secure_registry
+	image_root
+	try den template push --ca cert.pem made "$REG/team/app:1"
+	want_rc 5
+	want_err_has 'user and a password.*--password-stdin'
+	try den template push --user den --password-stdin made "$REG/team/app:1" <<<secret
+	want_rc 5
+	want_err_has 'not trusted.*--ca FILE'
+	try den template push --ca cert.pem --user den --password-stdin made "$REG/team/app:1" <<<secret
+	want_rc 0
+	is "what is left behind" "$(find cache -mindepth 2 | wc -l)" 0
+	den template rm made
+	try den template pull --ca cert.pem "$REG/team/app:1"
+	want_rc 5
+	try den template pull --ca cert.pem --user den --password-stdin "$REG/team/app:1" <<<wrong
+	want_rc 5
+	want_err_has 'does not know this user and password'
+	try den template pull --ca cert.pem --user den --password-stdin "$REG/team/app:1" <<<secret
+	want_rc 0
+	id=$out
+	[ "${#id}" = 64 ] || fail "no id: $id"
+	is "what is left behind" "$(find cache -mindepth 2 | wc -l)" 0
+	den create --template "$REG/team/app:1" --name b
+	is origin "$(den fs cat b /etc/origin)" "from the registry"
+	den rm --force b
+	# a file with credentials, as podman and docker write it: by host, by repository, for another one
+	printf '{"auths":{"%s":{"auth":"%s"}}}' "$REG" "$(printf den:secret | base64)" >auth.json
+	try den template pull --ca cert.pem --auth auth.json --name two "$REG/team/app:1"
+	want_rc 0
+	want_out "$id"
+	printf '{"auths":{"%s":{"auth":"%s"},"%s/team":{"auth":"%s"},"%s/team/other":{"auth":"%s"}}}' \
+		"$REG" "$(printf den:wrong | base64)" "$REG" "$(printf den:secret | base64)" \
+		"$REG" "$(printf den:wrong | base64)" >auth.json
+	try den template pull --ca cert.pem --auth auth.json --name three "$REG/team/app:1"
+	want_rc 0
+	printf '{"auths":{"https://%s/v2/":{"auth":"%s"}}}' "$REG" "$(printf den:secret | base64)" >auth.json
+	try den template pull --ca cert.pem --auth auth.json --name four "$REG/team/app:1"
+	want_rc 0
+	printf '{"auths":{"%s/team/other":{"auth":"%s"}}}' "$REG" "$(printf den:secret | base64)" >auth.json
+	try den template pull --ca cert.pem --auth auth.json --name five "$REG/team/app:1"
+	want_rc 5
+	want_err_has 'user and a password'
+	# files that are not there, or are none
+	try den template pull --ca cert.pem --auth nosuch.json "$REG/team/app:1"
+	want_rc 3
+	want_err_has nosuch.json
+	try den template pull --ca htpasswd "$REG/team/app:1"
+	want_rc 2
+	want_err_has 'htpasswd'
+	no_boxes
+}
+
 #@ root
 test_root_is_given_up_before_the_network() {
 	local p

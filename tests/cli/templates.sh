@@ -459,3 +459,64 @@ test_template_verbs_explain_themselves() {
 	try den template debian 'x; rm -rf /'
 	want_rc 2
 }
+
+# The machine's own apt settings, which only this test sees: a mirror that is nowhere, behind a proxy.
+#@ root
+test_debian_templates_come_the_way_that_the_machine_s_packages_do() {
+	local port
+	command -v mmdebstrap >/dev/null || skip "mmdebstrap is not installed"
+	cp -a /etc/apt etc-apt
+	rm -rf etc-apt/sources.list etc-apt/sources.list.d/*
+	cat >etc-apt/sources.list.d/m.sources <<-'END'
+		Types: deb
+		URIs: http://mirror.invalid/debian
+		Suites: own own-updates
+		Components: main contrib
+		Signed-By: /nowhere/keyring.gpg
+
+		Types: deb
+		URIs: http://mirror.invalid/security
+		Suites: own-security
+		Components: main
+	END
+	sed "s/^VERSION_CODENAME=.*/VERSION_CODENAME=own/" /etc/os-release >os-release
+	/usr/bin/python3 -c '
+import http.server, sys
+class Proxy(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print(self.path, self.headers.get("Authorization"), file=sys.stderr, flush=True)
+        self.send_error(404)
+    def log_message(self, *_): pass
+server = http.server.HTTPServer(("127.0.0.1", 0), Proxy)
+print(server.server_port, flush=True)
+server.serve_forever()' >port 2>asked &
+	soon 10 test -s port
+	port=$(cat port)
+	echo "Acquire::http::Proxy \"http://127.0.0.1:$port\";" >etc-apt/apt.conf.d/01proxy
+	mkdir -p etc-apt/auth.conf.d
+	echo 'machine http://mirror.invalid login me password secret' >etc-apt/auth.conf.d/mirror.conf
+	try unshare -m --propagation private sh -c 'mount --bind etc-apt /etc/apt &&
+		mount --bind os-release "$(readlink -f /etc/os-release)" && exec "$@"' \
+		sh "$DEN" template debian next --variant apt
+	[ "$rc" != 0 ] || fail "made from a mirror that has nothing"
+	want_err_has 'mmdebstrap'
+	grep -q '^http://mirror.invalid/debian/dists/next/InRelease Basic bWU6c2VjcmV0$' asked ||
+		fail "asked: $(cat asked)"
+	grep -q '^http://mirror.invalid/debian/dists/next-updates/InRelease' asked
+	grep -q '^http://mirror.invalid/security/dists/next-security/InRelease' asked
+	no_template debian:next
+	no_boxes
+	# a suite that the machine's sources say nothing of
+	try den template debian 'no/such'
+	want_rc 2
+}
+
+#@ user
+test_debian_templates_say_what_an_ordinary_user_lacks() {
+	command -v mmdebstrap >/dev/null || skip "mmdebstrap is not installed"
+	[ ! -s /etc/subuid ] || skip "this user has subordinate ids"
+	try den template debian --variant apt
+	[ "$rc" != 0 ] || fail "made without ids"
+	want_err_has '/etc/subuid'
+	no_boxes
+}

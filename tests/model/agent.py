@@ -68,6 +68,7 @@ DO = {
     "link": os.link,
     "rename": os.rename,
     "remove": remove,
+    "touch": lambda p: os.path.lexists(p) and os.utime(p, follow_symlinks=False),
 }
 
 

@@ -3,7 +3,6 @@ import base64
 
 ENTRIES_MAX = 220
 NAMES = list("abcdefgh") + ["sp ace", "new\nline", "\u00fc\u6f22", "bad\udcff", "-dash", "esc\x1b[31m", "x" * 240]
-DIRECTORIES_LOSE_ATTRIBUTES = False
 
 
 class Generator:
@@ -106,8 +105,7 @@ class Generator:
         return [["chown", p, self.rng.choice([0, 33, 1000, 65000]), self.rng.choice([0, 33, 100]), mode]]
 
     def do_xattr(self, t):
-        # KNOWN: a merge does not take an attribute of a directory away
-        p = self.some(t, "fd" if DIRECTORIES_LOSE_ATTRIBUTES else "f")
+        p = self.some(t, "fd")
         if not self.attributes or not p:
             return None
         if t.get(p).xattrs and self.rng.random() < 0.4:
