@@ -32,7 +32,8 @@ static void fuzz_name(const char *text, size_t n)
 	check(strspn(name.s, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == strlen(name.s));
 	check(name.s[0] != '.' && !strstr(name.s, "..") && strlen(name.s) <= NET_NAME_MAX);
 	check(name.s[strlen(name.s) - 1] != '.' && net_addr_parse(name.s, &a) < 0);
-	check(net_name_parse(name.s, strlen(name.s), &again, NULL) == 0 && !strcmp(name.s, again.s));
+	check(net_name_parse(name.s, strlen(name.s), &again, NULL) == 0 &&
+		!strcmp(name.s, again.s));
 }
 
 static void fuzz_addr(const char *text, const uint8_t *data, size_t n)

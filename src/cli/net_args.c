@@ -41,7 +41,8 @@ bool net_policy_is_file(const char *text)
 static int bad_secret(const char *text, struct den_err *err)
 {
 	return den_fail(err, DEN_INVALID, 0,
-		"'%.80s': write it like KEY@api.example.com:header=x-api-key or KEY@example.com:8443:bearer",
+		"'%.80s': write it like KEY@api.example.com:header=x-api-key or "
+		"KEY@example.com:8443:bearer",
 		text);
 }
 
@@ -62,12 +63,14 @@ static int sigv4_where(const char *value, json_t *j, struct den_err *err)
 			return 0;
 		value += *value == '/';
 	}
-	return den_fail(err, DEN_INVALID, 0, "sigv4 is written sigv4=KEYID or sigv4=KEYID/REGION/SERVICE");
+	return den_fail(
+		err, DEN_INVALID, 0, "sigv4 is written sigv4=KEYID or sigv4=KEYID/REGION/SERVICE");
 }
 
 static int one_where(const char *text, json_t *j, json_t *in, struct den_err *err)
 {
-	static const char *const words[] = { "header", "bearer", "basic", "query", "body", "sigv4", "env" };
+	static const char *const words[] = { "header", "bearer", "basic", "query", "body", "sigv4",
+		"env" };
 	const char *eq = strchr(text, '='), *value = eq ? eq + 1 : NULL, *near;
 	auto_free char *word = eq ? mem_strndup(text, (size_t)(eq - text)) : mem_strdup(text);
 	auto_buf place = { 0 };
@@ -85,16 +88,18 @@ static int one_where(const char *text, json_t *j, json_t *in, struct den_err *er
 		json_array_append_new(in, json_string_nocheck(buf_str(&place)));
 		return 0;
 	}
-	if (!value && (!strcmp(word, "bearer") || !strcmp(word, "basic") || !strcmp(word, "query") ||
-			      !strcmp(word, "body"))) {
+	if (!value && (!strcmp(word, "bearer") || !strcmp(word, "basic") ||
+			      !strcmp(word, "query") || !strcmp(word, "body"))) {
 		json_array_append_new(in, json_string_nocheck(word));
 		return 0;
 	}
 	near = parse_nearest(word, words, ARRAY_SIZE(words));
 	if (near && strcmp(near, word))
-		return den_fail(err, DEN_INVALID, 0, "'%.40s' is no place; did you mean '%s'?", text, near);
+		return den_fail(
+			err, DEN_INVALID, 0, "'%.40s' is no place; did you mean '%s'?", text, near);
 	return den_fail(err, DEN_INVALID, 0,
-		"'%.40s' is no place; there are header=NAME, bearer, basic, query, query=NAME, body, "
+		"'%.40s' is no place; there are header=NAME, bearer, basic, query, query=NAME, "
+		"body, "
 		"sigv4=KEYID, and env=VAR",
 		text);
 }
@@ -232,7 +237,8 @@ static int drop_rules(json_t *j, char *const *rules, struct den_err *err)
 			if (policy_rule_parse(*rules, deny, false, &r, &text, NULL) < 0)
 				continue;
 			for (size_t i = json_array_size(list); i-- > 0;) {
-				if (strcmp(json_string_value(json_array_get(list, i)), buf_str(&text)))
+				if (strcmp(json_string_value(json_array_get(list, i)),
+					    buf_str(&text)))
 					continue;
 				json_array_remove(list, i);
 				found = true;
@@ -240,7 +246,9 @@ static int drop_rules(json_t *j, char *const *rules, struct den_err *err)
 		}
 		if (!found)
 			return den_fail(err, DEN_NOT_FOUND, 0,
-				"--drop: there is no rule '%.80s'; 'den policy show BOX' prints them", *rules);
+				"--drop: there is no rule '%.80s'; 'den policy show BOX' prints "
+				"them",
+				*rules);
 	}
 	return 0;
 }
@@ -262,7 +270,8 @@ static void add_limits(json_t *j, const struct args *a)
 	const struct {
 		const char *key;
 		uint64_t value;
-	} all[] = { { "rate", a->net_rate }, { "bytes", a->net_bytes }, { "connections", a->net_conns } };
+	} all[] = { { "rate", a->net_rate }, { "bytes", a->net_bytes },
+		{ "connections", a->net_conns } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (all[i].value)
@@ -309,8 +318,9 @@ static const char *first_addition(const struct args *a)
 		bool given;
 		const char *name;
 	} all[] = { { a->allow, "allow" }, { a->deny, "deny" }, { a->presets, "preset" },
-		{ a->net_rate, "net-rate" }, { a->net_bytes, "net-bytes" }, { a->net_conns, "net-conns" },
-		{ a->secrets, "secret" }, { a->audiences, "audience" }, { a->proxy_env, "proxy-env" },
+		{ a->net_rate, "net-rate" }, { a->net_bytes, "net-bytes" },
+		{ a->net_conns, "net-conns" }, { a->secrets, "secret" },
+		{ a->audiences, "audience" }, { a->proxy_env, "proxy-env" },
 		{ a->srt_settings, "srt-settings" }, { a->drop, "drop" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
@@ -330,12 +340,14 @@ static int check_net(const struct args *a, struct den_err *err)
 
 	if (a->net && !strcmp(a->net, "none") && (other || a->policy))
 		return den_fail(err, DEN_INVALID, 0,
-			"--net none and --%s contradict each other; leave --net out: what is not allowed is "
+			"--net none and --%s contradict each other; leave --net out: what is not "
+			"allowed is "
 			"closed anyway",
 			other ? other : "policy");
 	if (a->policy && !net_policy_is_file(a->policy) && (other || a->net))
 		return den_fail(err, DEN_INVALID, 0,
-			"--policy %.64s is kept for many boxes and taken as it is; --%s cannot change it. "
+			"--policy %.64s is kept for many boxes and taken as it is; --%s cannot "
+			"change it. "
 			"Copy it: den policy show %.64s >FILE, then --policy ./FILE",
 			a->policy, other ? other : "net", a->policy);
 	return 0;

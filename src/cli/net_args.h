@@ -9,7 +9,7 @@
 /* What the options asked for. */
 struct net_args {
 	char *policy; /* canonical JSON; NULL: nothing was asked for */
-	char *name;   /* of a stored policy instead; NULL: none */
+	char *name; /* of a stored policy instead; NULL: none */
 };
 void net_args_free(struct net_args *n);
 #define auto_net_args __attribute__((cleanup(net_args_free))) struct net_args
@@ -21,7 +21,8 @@ void net_args_free(struct net_args *n);
  *
  * Everything is checked here, so that nothing is started for a policy that cannot be.
  */
-int net_args_make(const struct args *a, const char *base, struct net_args *ret, struct den_err *err);
+int net_args_make(
+	const struct args *a, const char *base, struct net_args *ret, struct den_err *err);
 /* Is any of them given? */
 bool net_args_given(const struct args *a);
 

@@ -42,7 +42,8 @@ static int fail_url(const char *text, struct den_err *err)
 	host = host ? host + 3 : text;
 	n = strcspn(host, "/?#");
 	return den_fail(err, DEN_INVALID, 0,
-		"'%.80s': a domain has no scheme and no path; write '%.*s'", text, (int)MIN(n, 80), host);
+		"'%.80s': a domain has no scheme and no path; write '%.*s'", text, (int)MIN(n, 80),
+		host);
 }
 
 static int check_domain(const char *text, size_t host, bool deny, struct den_err *err)
@@ -60,7 +61,8 @@ static int check_domain(const char *text, size_t host, bool deny, struct den_err
 			"'%.80s': what is not in allowedDomains is denied; leave the * out", text);
 	if (host == 1 && text[0] == '*')
 		return den_fail(err, DEN_INVALID, 0,
-			"'%.80s': if all that is public is meant, write \"allowAllDomains\": true", text);
+			"'%.80s': if all that is public is meant, write \"allowAllDomains\": true",
+			text);
 	if (memchr(name, '*', n))
 		return den_fail(err, DEN_INVALID, 0,
 			"'%.80s': a * stands only at the front, as in *.example.com", text);
@@ -75,7 +77,8 @@ static int check_domain(const char *text, size_t host, bool deny, struct den_err
 			(int)MIN(n, 60), name);
 	if (!memchr(name, '.', n))
 		return den_fail(err, DEN_INVALID, 0,
-			"'%.80s' is not a domain; a name without a dot is opened with --allow", text);
+			"'%.80s' is not a domain; a name without a dot is opened with --allow",
+			text);
 	return 0;
 }
 
@@ -85,7 +88,8 @@ int srt_domain(const char *text, bool deny, char **ret, struct den_err *err)
 	struct policy_rule r;
 	auto_buf rule = { 0 }, out = { 0 };
 
-	if (text[0] == '[' || (colon && memchr(text, ':', (size_t)(colon - text)) && !strstr(text, "://")))
+	if (text[0] == '[' ||
+		(colon && memchr(text, ':', (size_t)(colon - text)) && !strstr(text, "://")))
 		return den_fail(err, DEN_INVALID, 0,
 			"'%.80s' is not a domain; addresses are opened with --allow", text);
 	if (check_domain(text, colon ? (size_t)(colon - text) : strlen(text), deny, err) < 0)
@@ -116,7 +120,8 @@ static int texts(const json_t *v, char ***ret, struct den_err *err)
 		const char *s = json_string_value(json_array_get(v, i));
 
 		if (!s || !*s)
-			return den_fail(err, DEN_INVALID, 0, "[%zu] must be a text that is not empty", i);
+			return den_fail(
+				err, DEN_INVALID, 0, "[%zu] must be a text that is not empty", i);
 		strv_add(ret, s);
 	}
 	return 0;
@@ -199,11 +204,11 @@ static int take_depth(const json_t *v, struct reading *r, struct den_err *err)
 }
 
 enum key_kind {
-	KEY_TAKE,   /* take() does it */
-	KEY_FLAG,   /* true or false, and either holds in a box */
-	KEY_OFF,    /* false holds; true cannot be kept */
-	KEY_EMPTY,  /* an empty value holds; another cannot be kept */
-	KEY_MOOT,   /* tells srt how to work, restricts nothing: noted */
+	KEY_TAKE, /* take() does it */
+	KEY_FLAG, /* true or false, and either holds in a box */
+	KEY_OFF, /* false holds; true cannot be kept */
+	KEY_EMPTY, /* an empty value holds; another cannot be kept */
+	KEY_MOOT, /* tells srt how to work, restricts nothing: noted */
 	KEY_OBJECT, /* has keys of its own */
 };
 struct key {
@@ -220,18 +225,24 @@ static const struct key network_keys[] = {
 	{ "allowAllDomains", KEY_TAKE, take_all },
 	{ "strictAllowlist", KEY_FLAG }, /* nobody is asked here */
 	{ "allowAllUnixSockets", KEY_FLAG }, /* the host's are not there to be reached */
-	{ "allowLocalBinding", KEY_FLAG },   /* the box has a loopback of its own */
-	{ "deniedDomainReasons", KEY_EMPTY, NULL, "'den denials BOX' gives the reasons; leave it out" },
-	{ "allowUnixSockets", KEY_EMPTY, NULL, "share a socket of the host with --mount SOCKET:SOCKET" },
+	{ "allowLocalBinding", KEY_FLAG }, /* the box has a loopback of its own */
+	{ "deniedDomainReasons", KEY_EMPTY, NULL,
+		"'den denials BOX' gives the reasons; leave it out" },
+	{ "allowUnixSockets", KEY_EMPTY, NULL,
+		"share a socket of the host with --mount SOCKET:SOCKET" },
 	{ "allowMachLookup", KEY_EMPTY, NULL, "there is no macOS here; leave it out" },
 	{ "httpProxyPort", KEY_EMPTY, NULL,
-		"what goes out passes den's own gate; to reach a proxy of the host use --allow host:PORT" },
+		"what goes out passes den's own gate; to reach a proxy of the host use --allow "
+		"host:PORT" },
 	{ "socksProxyPort", KEY_EMPTY, NULL,
-		"what goes out passes den's own gate; to reach a proxy of the host use --allow host:PORT" },
+		"what goes out passes den's own gate; to reach a proxy of the host use --allow "
+		"host:PORT" },
 	{ "mitmProxy", KEY_EMPTY, NULL, "den sends nothing through another proxy; leave it out" },
 	{ "filterRequest", KEY_EMPTY, NULL, "a file cannot hold a function; leave it out" },
-	{ "tlsTerminate", KEY_EMPTY, NULL, "TLS is ended for hosts that --secret names; use that instead" },
-	{ "parentProxy", KEY_EMPTY, NULL, "den connects by itself and cannot go through another proxy" },
+	{ "tlsTerminate", KEY_EMPTY, NULL,
+		"TLS is ended for hosts that --secret names; use that instead" },
+	{ "parentProxy", KEY_EMPTY, NULL,
+		"den connects by itself and cannot go through another proxy" },
 	{ 0 },
 };
 
@@ -241,7 +252,8 @@ static const struct key filesystem_keys[] = {
 	{ "allowRead", KEY_TAKE, take_read },
 	{ "denyRead", KEY_TAKE, take_deny_read },
 	{ "allowGitConfig", KEY_TAKE, take_git_config },
-	{ "disabled", KEY_OFF, NULL, "a box always has a file system of its own; share with --mount" },
+	{ "disabled", KEY_OFF, NULL,
+		"a box always has a file system of its own; share with --mount" },
 	{ 0 },
 };
 
@@ -250,7 +262,8 @@ static const struct key keys[] = {
 	{ "filesystem", KEY_OBJECT, .keys = filesystem_keys },
 	{ "mandatoryDenySearchDepth", KEY_TAKE, take_depth },
 	{ "allowPty", KEY_FLAG }, /* a box has its own terminals */
-	{ "credentials", KEY_EMPTY, NULL, "keep them with 'den secret set' and grant them with --secret" },
+	{ "credentials", KEY_EMPTY, NULL,
+		"keep them with 'den secret set' and grant them with --secret" },
 	{ "git", KEY_EMPTY, NULL, "run 'git config --global --add safe.directory DIR' in the box" },
 	{ "enableWeakerNestedSandbox", KEY_OFF, NULL, "den has no weaker mode; leave it out" },
 	{ "enableWeakerNetworkIsolation", KEY_OFF, NULL, "den has no weaker mode; leave it out" },
@@ -270,7 +283,8 @@ static bool is_empty(const json_t *v)
 	       (json_is_object(v) && !json_object_size(v));
 }
 
-static int read_object(const json_t *j, const struct key *table, struct reading *r, struct den_err *err);
+static int read_object(
+	const json_t *j, const struct key *table, struct reading *r, struct den_err *err);
 
 static int read_key(const struct key *k, const json_t *v, struct reading *r, struct den_err *err)
 {
@@ -307,18 +321,21 @@ static int unknown_key(const char *name, const struct key *table, struct den_err
 		names[n] = table[n].name;
 	near = parse_nearest(name, names, n);
 	if (near)
-		return den_fail(err, DEN_INVALID, 0, "unknown key '%.60s'; did you mean '%s'?", name, near);
+		return den_fail(
+			err, DEN_INVALID, 0, "unknown key '%.60s'; did you mean '%s'?", name, near);
 	return den_fail(err, DEN_INVALID, 0, "unknown key '%.60s'", name);
 }
 
-static int read_object(const json_t *j, const struct key *table, struct reading *r, struct den_err *err)
+static int read_object(
+	const json_t *j, const struct key *table, struct reading *r, struct den_err *err)
 {
 	const char *name;
 	json_t *v;
 
 	if (!json_is_object(j))
 		return den_fail(err, DEN_INVALID, 0, "must be an object, like { ... }");
-	json_object_foreach((json_t *)j, name, v) {
+	json_object_foreach((json_t *)j, name, v)
+	{
 		const struct key *k = table;
 
 		while (k->name && strcmp(k->name, name))
@@ -368,7 +385,8 @@ int srt_read(const char *path, bool files, struct srt *ret, struct den_err *err)
 
 	if (fd < 0)
 		return den_fail_sys(err, errno, "'%.80s'", path);
-	if (fd_read_all(fd, SETTINGS_MAX, &text, &n, err) < 0 || srt_parse(text, n, files, ret, err) < 0)
+	if (fd_read_all(fd, SETTINGS_MAX, &text, &n, err) < 0 ||
+		srt_parse(text, n, files, ret, err) < 0)
 		return den_wrap(err, "'%.80s'", path);
 	return 0;
 }

@@ -16,11 +16,11 @@
 #include "err.h"
 
 struct srt {
-	bool open;		/* all that is public */
-	char **allow, **deny;	/* rules */
-	char **mounts;		/* "HOST:BOX" or "HOST:BOX:ro", parents first */
-	char **notes;		/* what has no meaning here, one sentence each */
-	char *workdir;		/* the present directory, if it is shared; NULL */
+	bool open; /* all that is public */
+	char **allow, **deny; /* rules */
+	char **mounts; /* "HOST:BOX" or "HOST:BOX:ro", parents first */
+	char **notes; /* what has no meaning here, one sentence each */
+	char *workdir; /* the present directory, if it is shared; NULL */
 };
 void srt_free(struct srt *s);
 #define auto_srt __attribute__((cleanup(srt_free))) struct srt

@@ -54,7 +54,8 @@ static int full_path(const char *text, char **ret, struct den_err *err)
 	auto_buf full = { 0 }, clean = { 0 };
 
 	if (strchr(text, ':'))
-		return den_fail(err, DEN_UNSUPPORTED, 0, "'%.80s': a path with a colon cannot be shared", text);
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"'%.80s': a path with a colon cannot be shared", text);
 	if (strpbrk(text, "*?[{"))
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"'%.80s': patterns do not work on Linux; name the paths one by one", text);
@@ -99,8 +100,8 @@ static int add_share(struct shares *s, const char *path, bool ro, struct den_err
 		}
 	}
 	if (s->n == MOUNTS_MAX)
-		return den_fail(err, DEN_LIMIT, 0, "more than %d paths to share or protect; share less",
-			MOUNTS_MAX);
+		return den_fail(err, DEN_LIMIT, 0,
+			"more than %d paths to share or protect; share less", MOUNTS_MAX);
 	s->v[s->n++] = (struct share){ mem_strdup(path), ro };
 	return 0;
 }
@@ -137,8 +138,8 @@ static int must_exist(const char *path, const char *why, struct den_err *err)
 		return 0;
 	if (errno != ENOENT && errno != ENOTDIR)
 		return den_fail_sys(err, errno, "'%.80s'", path);
-	return den_fail(err, DEN_NOT_FOUND, 0, "'%.80s' does not exist, so it cannot be %s; make it first", path,
-		why);
+	return den_fail(err, DEN_NOT_FOUND, 0,
+		"'%.80s' does not exist, so it cannot be %s; make it first", path, why);
 }
 
 /* ---- the files that srt protects in what it lets be written ------------------------------------ */
@@ -146,8 +147,8 @@ static int must_exist(const char *path, const char *why, struct den_err *err)
 /* A program that may write these has its commands run outside, by the next shell, editor or git. */
 static bool is_protected(const char *parent, const char *name, bool git_config)
 {
-	static const char *const any[] = { ".gitconfig", ".gitmodules", ".bashrc", ".bash_profile", ".zshrc",
-		".zprofile", ".profile", ".ripgreprc", ".mcp.json", ".vscode", ".idea" };
+	static const char *const any[] = { ".gitconfig", ".gitmodules", ".bashrc", ".bash_profile",
+		".zshrc", ".zprofile", ".profile", ".ripgreprc", ".mcp.json", ".vscode", ".idea" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(any); i++)
 		if (!strcmp(name, any[i]))
@@ -168,7 +169,8 @@ static unsigned char type_of(DIR *d, const struct dirent *e)
 	return (unsigned char)IFTODT(st.st_mode);
 }
 
-static int protect(struct shares *s, const char *dir, const struct srt_files *f, int depth, struct den_err *err)
+static int protect(struct shares *s, const char *dir, const struct srt_files *f, int depth,
+	struct den_err *err)
 {
 	const char *parent = strrchr(dir, '/') + 1;
 	struct dirent *e;
@@ -186,7 +188,8 @@ static int protect(struct shares *s, const char *dir, const struct srt_files *f,
 			continue;
 		if (++s->seen > ENTRIES_MAX) {
 			r = den_fail(err, DEN_LIMIT, 0,
-				"'%.80s' holds too many files to find those to protect; share less of it, or "
+				"'%.80s' holds too many files to find those to protect; share less "
+				"of it, or "
 				"lower mandatoryDenySearchDepth",
 				dir);
 			break;
@@ -197,12 +200,14 @@ static int protect(struct shares *s, const char *dir, const struct srt_files *f,
 			;
 		else if (type == DT_LNK)
 			r = den_fail(err, DEN_UNSUPPORTED, 0,
-				"'%.80s' is a link, which cannot be kept from being written; put the file "
+				"'%.80s' is a link, which cannot be kept from being written; put "
+				"the file "
 				"itself there, or share less",
 				buf_str(&path));
 		else
 			r = add_guard(s, share_of(s, dir), buf_str(&path), err);
-		if (r == 0 && type == DT_DIR && (depth > 1 || inner) && strcmp(e->d_name, "node_modules") &&
+		if (r == 0 && type == DT_DIR && (depth > 1 || inner) &&
+			strcmp(e->d_name, "node_modules") &&
 			!is_protected(parent, e->d_name, f->git_config))
 			r = protect(s, buf_str(&path), f, depth - 1, err);
 	}
@@ -212,7 +217,8 @@ static int protect(struct shares *s, const char *dir, const struct srt_files *f,
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static int add_paths(struct shares *s, char *const *paths, bool ro, const char *key, struct den_err *err)
+static int add_paths(
+	struct shares *s, char *const *paths, bool ro, const char *key, struct den_err *err)
 {
 	for (; paths && *paths; paths++) {
 		auto_free char *path = NULL;
@@ -221,7 +227,8 @@ static int add_paths(struct shares *s, char *const *paths, bool ro, const char *
 			return den_wrap(err, "filesystem: %s", key);
 		if (is_own(path))
 			continue;
-		if (must_exist(path, "shared", err) < 0 || (ro && shared(s, path) ? 0 : add_share(s, path, ro, err)) < 0)
+		if (must_exist(path, "shared", err) < 0 ||
+			(ro && shared(s, path) ? 0 : add_share(s, path, ro, err)) < 0)
 			return den_wrap(err, "filesystem: %s", key);
 	}
 	return 0;
@@ -244,7 +251,8 @@ static int deny_write(struct shares *s, char *const *paths, struct den_err *err)
 	return 0;
 }
 
-static int deny_read(struct shares *s, const struct srt_files *f, struct srt *ret, struct den_err *err)
+static int deny_read(
+	struct shares *s, const struct srt_files *f, struct srt *ret, struct den_err *err)
 {
 	for (char *const *p = f->deny_read; p && *p; p++) {
 		auto_free char *path = NULL;
@@ -259,10 +267,12 @@ static int deny_read(struct shares *s, const struct srt_files *f, struct srt *re
 			continue;
 		if (access(path, F_OK) == 0)
 			return den_fail(err, DEN_UNSUPPORTED, 0,
-				"filesystem: denyRead: '%.80s' lies in what is shared with the box, and a part "
+				"filesystem: denyRead: '%.80s' lies in what is shared with the "
+				"box, and a part "
 				"of a share cannot be hidden; share less, or move it",
 				path);
-		buf_addf(&note, "denyRead: '%s' does not exist; if it comes to be, the box sees it", path);
+		buf_addf(&note, "denyRead: '%s' does not exist; if it comes to be, the box sees it",
+			path);
 		strv_add(&ret->notes, buf_str(&note));
 	}
 	return 0;
@@ -270,9 +280,12 @@ static int deny_read(struct shares *s, const struct srt_files *f, struct srt *re
 
 static int by_length(const void *a, const void *b)
 {
-	size_t x = strlen(((const struct share *)a)->path), y = strlen(((const struct share *)b)->path);
+	size_t x = strlen(((const struct share *)a)->path),
+	       y = strlen(((const struct share *)b)->path);
 
-	return x < y ? -1 : x > y ? 1 : strcmp(((const struct share *)a)->path, ((const struct share *)b)->path);
+	return x < y   ? -1
+	       : x > y ? 1
+		       : strcmp(((const struct share *)a)->path, ((const struct share *)b)->path);
 }
 
 int srt_mounts(const struct srt_files *f, struct srt *ret, struct den_err *err)
@@ -284,8 +297,8 @@ int srt_mounts(const struct srt_files *f, struct srt *ret, struct den_err *err)
 	if (add_paths(&s, f->allow_write, false, "allowWrite", err) < 0)
 		return -1;
 	writable = s.n;
-	if (add_paths(&s, f->allow_read, true, "allowRead", err) < 0 || deny_read(&s, f, ret, err) < 0 ||
-		deny_write(&s, f->deny_write, err) < 0)
+	if (add_paths(&s, f->allow_read, true, "allowRead", err) < 0 ||
+		deny_read(&s, f, ret, err) < 0 || deny_write(&s, f->deny_write, err) < 0)
 		return -1;
 	for (size_t i = 0; i < writable; i++)
 		if (!s.v[i].ro && protect(&s, s.v[i].path, f, f->depth, err) < 0)

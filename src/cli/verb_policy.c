@@ -31,7 +31,8 @@ static struct args with_rules(const struct args *a)
 	return own;
 }
 
-static int set_make(struct den_box *box, const struct args *a, struct net_args *ret, struct den_err *err)
+static int set_make(
+	struct den_box *box, const struct args *a, struct net_args *ret, struct den_err *err)
 {
 	auto_free char *base = NULL;
 	struct den_policy *had = NULL;
@@ -44,7 +45,8 @@ static int set_make(struct den_box *box, const struct args *a, struct net_args *
 	}
 	if (!net_args_given(a) && a->n_words == 1 && !a->file && !a->clear)
 		return den_fail(err, DEN_INVALID, 0,
-			"what shall change? A rule, like example.com:443, or an option: --allow, --drop, --file");
+			"what shall change? A rule, like example.com:443, or an option: --allow, "
+			"--drop, --file");
 	if (a->file) {
 		if (net_policy_read(a->file, &base, err) < 0)
 			return den_wrap(err, "--file");
@@ -90,7 +92,8 @@ static int policy_set(const struct args *a)
 		return 0;
 	buf_addf(&out, "generation %llu", (unsigned long long)generation);
 	if (ended)
-		buf_addf(&out, ", %llu connection%s ended", (unsigned long long)ended, ended == 1 ? "" : "s");
+		buf_addf(&out, ", %llu connection%s ended", (unsigned long long)ended,
+			ended == 1 ? "" : "s");
 	buf_addstr(&out, "\n");
 	return cli_print(a, &out);
 }
@@ -107,7 +110,8 @@ static const struct verb verb_policy_set = {
 		"Examples:\n"
 		"  den policy set web example.com '*.example.org:443'  allow two more\n"
 		"  den policy set web --drop example.com               no longer\n"
-		"  den policy set web --deny '*.ads.example'           never, whatever else is said\n"
+		"  den policy set web --deny '*.ads.example'           never, whatever else is "
+		"said\n"
 		"  den policy set web --clear --preset registries      this and nothing else\n"
 		"  den policy show web >p; den policy set web --file p with an editor between\n"
 		"  den policy set web --net none                       nothing at all\n",
@@ -126,7 +130,8 @@ static int name_check(const char *name, struct den_err *err)
 		return den_fail(err, DEN_INVALID, 0, "'%s' is a preset; choose another name", name);
 	if (net_policy_is_file(name))
 		return den_fail(err, DEN_INVALID, 0,
-			"'%.60s' would be taken for a file; choose a name without / and .json", name);
+			"'%.60s' would be taken for a file; choose a name without / and .json",
+			name);
 	return 0;
 }
 
@@ -137,7 +142,8 @@ static int policy_save(const struct args *a)
 	struct den_err err = { 0 };
 
 	if (name_check(a->words[0], &err) < 0 || net_policy_read(a->words[1], &json, &err) < 0 ||
-		cli_open(a, &s.den, &err) < 0 || den_policy_save(s.den, a->words[0], json, &err) < 0)
+		cli_open(a, &s.den, &err) < 0 ||
+		den_policy_save(s.den, a->words[0], json, &err) < 0)
 		return cli_fail(a, &err, NULL);
 	return 0;
 }

@@ -62,7 +62,8 @@ static int show_presets(const struct args *a, const struct policy_preset *one)
 }
 
 /* The text of a policy stands in the answer as it is: it is JSON. */
-static int print_json(const struct args *a, const char *policy_text, const char *name, uint64_t generation)
+static int print_json(
+	const struct args *a, const char *policy_text, const char *name, uint64_t generation)
 {
 	json_t *j = json_object(), *policy = json_loads(policy_text, 0, NULL);
 	auto_free char *text = NULL;
@@ -130,7 +131,8 @@ const struct verb verb_policy_show = {
 	.name = "show",
 	.words = "[BOX|NAME|PRESET]",
 	.summary = "print a policy; without a name, all presets",
-	.help = "That of a box and a stored one are printed as JSON, which --policy and --file take\n"
+	.help = "That of a box and a stored one are printed as JSON, which --policy and --file "
+		"take\n"
 		"again; of a preset, its rules.\n"
 		"\n"
 		"Examples:\n"

@@ -93,10 +93,12 @@ struct special {
 	const char *why; /* NULL: public after all */
 };
 
+/* Ranges for documentation are not here: nobody has them, and closed networks give them to what stands in
+ * for the Internet. */
 static const struct special special4[] = {
-	{ { 168, 63, 129, 16 }, 32, "metadata" },   /* Azure's, in the midst of public ones */
+	{ { 168, 63, 129, 16 }, 32, "metadata" }, /* Azure's, in the midst of public ones */
 	{ { 100, 100, 100, 200 }, 32, "metadata" }, /* Alibaba's */
-	{ { 192, 0, 0, 192 }, 32, "metadata" },	    /* Oracle's */
+	{ { 192, 0, 0, 192 }, 32, "metadata" }, /* Oracle's */
 	{ { 169, 254, 169, 0 }, 24, "metadata" },
 	{ { 169, 254, 170, 0 }, 24, "metadata" }, /* ECS and EKS */
 	{ { 169, 254 }, 16, "link-local" },
@@ -107,34 +109,26 @@ static const struct special special4[] = {
 	{ { 127 }, 8, "loopback" },
 	{ { 172, 16 }, 12, "private" },
 	{ { 192, 0, 0 }, 24, "reserved" },
-	{ { 192, 0, 2 }, 24, "documentation" },
 	{ { 192, 88, 99 }, 24, "6to4" },
 	{ { 192, 168 }, 16, "private" },
 	{ { 198, 18 }, 15, "benchmark" },
-	{ { 198, 51, 100 }, 24, "documentation" },
-	{ { 203, 0, 113 }, 24, "documentation" },
 	{ { 224 }, 4, "multicast" },
 	{ { 255, 255, 255, 255 }, 32, "broadcast" },
 	{ { 240 }, 4, "reserved" },
 };
 
 static const struct special special6[] = {
-	{ { 0xfd, 0x00, 0x0e, 0xc2, [15] = 0 }, 32, "metadata" }, /* Amazon's fd00:ec2::254 and others */
+	{ { 0xfd, 0x00, 0x0e, 0xc2, [15] = 0 }, 32,
+		"metadata" }, /* Amazon's fd00:ec2::254 and others */
 	{ { 0xfd, 0x20, 0x00, 0xce, [15] = 0 }, 32, "metadata" }, /* Google's fd20:ce::254 */
-	{ { [15] = 0 }, 128, "unspecified" },
-	{ { [15] = 1 }, 128, "loopback" },
-	{ { 0xfc }, 7, "private" },
-	{ { 0xfe, 0x80 }, 10, "link-local" },
+	{ { [15] = 0 }, 128, "unspecified" }, { { [15] = 1 }, 128, "loopback" },
+	{ { 0xfc }, 7, "private" }, { { 0xfe, 0x80 }, 10, "link-local" },
 	{ { 0xfe, 0xc0 }, 10, "private" }, /* site-local, as it was called */
-	{ { 0xff }, 8, "multicast" },
-	{ { 0x20, 0x01, 0x00, 0x00 }, 32, "Teredo" },
-	{ { 0x20, 0x01, 0x0d, 0xb8 }, 32, "documentation" },
+	{ { 0xff }, 8, "multicast" }, { { 0x20, 0x01, 0x00, 0x00 }, 32, "Teredo" },
 	{ { 0x20, 0x01, 0x00, 0x02 }, 48, "benchmark" },
 	{ { 0x20, 0x01 }, 23, "reserved" }, /* protocol assignments */
 	{ { 0x20, 0x02 }, 16, "6to4" },
-	{ { 0x3f, 0xff }, 20, "documentation" },
-	{ { 0x20 }, 3, NULL },
-	{ { 0 }, 0, "reserved" }, /* nothing else is given out */
+	{ { 0x20 }, 3, NULL }, { { 0 }, 0, "reserved" }, /* nothing else is given out */
 };
 
 static const char *look_up(const struct special *t, size_t n, const uint8_t *b)

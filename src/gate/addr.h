@@ -21,7 +21,7 @@ bool net_addr_equal(const struct net_addr *a, const struct net_addr *b);
  * net_addr_special() - why an address is not the public Internet
  *
  * NULL: it is. Else a word for people: "loopback" "private" "shared" "link-local" "metadata" "multicast"
- * "documentation" "benchmark" "broadcast" "unspecified" "reserved" "6to4" "Teredo". An IPv4 address that
+ * "benchmark" "broadcast" "unspecified" "reserved" "6to4" "Teredo". An IPv4 address that
  * is carried inside an IPv6 one (NAT64, ISATAP) is judged itself.
  */
 const char *net_addr_special(const struct net_addr *a);

@@ -108,6 +108,7 @@ static int take(struct config *c, json_t *root, struct den_err *err)
 	const char *cert = json_string_value(json_object_get(root, "ca_cert"));
 
 	c->generation = (uint64_t)json_integer_value(json_object_get(root, "generation"));
+	c->used = (uint64_t)json_integer_value(json_object_get(root, "used"));
 	c->ask = copy(root, "ask");
 	c->resolv = copy(root, "resolv");
 	c->hosts = copy(root, "hosts");

@@ -59,6 +59,7 @@ static int setup(struct gate *g, const char *json, size_t len, int fds[3], struc
 		return -1;
 	}
 	g->cfg = c;
+	g->bytes = MAX(g->bytes, c->used);
 	if (fds[0] >= 0 && socks_take(g, fds[0], err) < 0) {
 		/* nothing of the old is there any more either: closed, never open */
 		config_unref(old);

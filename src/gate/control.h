@@ -12,7 +12,7 @@ enum gate_fds {
 /*
  * F_CONFIG is JSON:
  *   generation, policy (object), ask (how to ask for more, in words), resolv and hosts (the host's files),
- *   secrets: [{name, placeholder, value64}], ca_key, ca_cert (PEM)
+ *   secrets: [{name, placeholder, value64}], ca_key, ca_cert (PEM), used (bytes of the limit so far)
  *
  * WM_GATE_RECORD has F_KIND (enum gate_record), F_HOST or F_ADDR or both, F_PORT, F_RULE, F_GENERATION,
  * F_REASON, and of connections F_BYTES_IN, F_BYTES_OUT, F_DURATION_MS, of denials F_COUNT, of secrets and
@@ -24,6 +24,7 @@ enum gate_record {
 	RECORD_INCIDENT,
 	RECORD_SECRET, /* used */
 	RECORD_LOST,   /* F_COUNT records were dropped: nobody took them */
+	RECORD_USED,   /* F_BYTES_OUT of the limit so far; not for the journal, for the next gate */
 	RECORD_KINDS,
 };
 

@@ -20,7 +20,7 @@
 #define QUERIES_MAX 512	   /* waiting for an answer from outside */
 #define CONNS_MAX 64
 #define CONN_IDLE_NS (20 * NS_PER_SEC)
-#define RATE 500U	   /* questions a second; a flood is a channel */
+#define RATE 500U	   /* names a second that must be asked for outside; a flood is a channel */
 #define BURST 1000U
 #define DATAGRAMS 64
 
@@ -158,11 +158,6 @@ static void judge(struct query *q)
 	struct where w = { &q->q.name, NULL, 0 };
 	struct verdict v;
 
-	if (too_many(g)) {
-		answer(q, DNS_REFUSED, NULL, 0);
-		query_free(q);
-		return;
-	}
 	if (!policy_name_known(g->cfg->policy, &q->q.name, &v)) {
 		record_denial(g, &w, v.rule, "the name is not allowed");
 		answer(q, DNS_REFUSED, NULL, 0);
@@ -176,6 +171,11 @@ static void judge(struct query *q)
 	}
 	if (v.host_loopback) {
 		answer_pinned(q);
+		query_free(q);
+		return;
+	}
+	if (!resolver_knows(g->resolver, &q->q.name) && too_many(g)) {
+		answer(q, DNS_REFUSED, NULL, 0);
 		query_free(q);
 		return;
 	}

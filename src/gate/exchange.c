@@ -171,6 +171,8 @@ static int box_request(
 		.http11 = h->minor == 1, .close = !h->keep_alive, .upgrade = h->upgrade
 	};
 	snprintf(x->next.method, sizeof(x->next.method), "%s", h->method);
+	x->websocket = h->upgrade && http_has_token(h, "upgrade", "websocket");
+	x->ws = (struct ws_scan){ 0 };
 	if (strcmp(h->method, "CONNECT") == 0)
 		return exchange_refuse(x, 405, "CONNECT: connect to the name itself", NULL, to_box);
 	if (!h->has_host && (x->has_name || x->has_addr))
@@ -232,6 +234,8 @@ static int box_raw(struct exchange *x, const char *p, size_t n, size_t *used, st
 {
 	int found = canary_feed(x->canaries, &x->scan, p, n);
 
+	if (found < 0 && x->websocket)
+		found = ws_look(x->canaries, &x->ws, p, n);
 	if (found >= 0) {
 		x->answering = true; /* these are not HTTP any more: nothing can be said */
 		return exchange_incident(x, found, "upgraded connection", true, to_box);

@@ -10,6 +10,8 @@
  *   - The value that comes back becomes the placeholder again, in heads, bodies and after an upgrade.
  *     For that to work upstream is asked for no compression; an answer that is compressed all the same is
  *     refused (502), for nobody can look into it without unpacking a stranger's data in the gate.
+ *     Known encodings (percent, JSON, base64, hex) are found as well. A granted host that can be made to
+ *     give its callers' credentials back in pieces or reckoned into something else cannot be helped.
  *
  * Nothing is buffered but heads (64 KiB), and where the grant demands it, bodies: at most
  * EXCHANGE_SWAP_MAX to keep a Content-Length, at most EXCHANGE_SIGN_MAX to sign what is hashed nowhere.

@@ -69,6 +69,9 @@ static bool field_special(struct exchange *x, const struct http_head *h, const s
 		connection_put(f, &x->head);
 		return true;
 	}
+	/* Compression of another name: nobody could look into the frames. */
+	if (x->websocket && x->n_secrets && http_field_is(f, "sec-websocket-extensions"))
+		return true;
 	return http_field_is(f, "content-length") || http_field_is(f, "transfer-encoding") ||
 	       (h->h2c && (http_field_is(f, "upgrade") || http_field_is(f, "http2-settings"))) ||
 	       (x->drop_expect && http_field_is(f, "expect")) ||

@@ -64,6 +64,14 @@ struct use {
 /* What a body is, by its Content-Type: how a value is written in it. */
 enum body_text { TEXT_PLAIN, TEXT_FORM, TEXT_JSON, TEXT_BLANK };
 
+/* The frames that a box sends. */
+struct ws_scan {
+	struct canary_scan scan;
+	uint8_t head[14], have, key[4];
+	uint32_t at; /* in the payload, for the mask */
+	uint64_t left; /* of the payload */
+};
+
 struct exchange {
 	struct net_name name;
 	bool has_name, has_addr;
@@ -99,6 +107,8 @@ struct exchange {
 	struct signing sign;
 	struct use uses[USES_MAX];
 	unsigned n_uses;
+	bool websocket; /* was asked for */
+	struct ws_scan ws;
 	bool upgrade_asked; /* and not answered */
 	struct asked asked[EXCHANGE_PIPELINE]; /* a ring */
 	unsigned asked_at, asked_n;
@@ -141,6 +151,9 @@ void grant_tell(struct exchange *x); /* the uses so far */
 struct swap *grant_swap_body(
 	const struct exchange *x, enum body_text text); /* NULL: no such grant */
 struct swap *grant_swap_answer(const struct exchange *x); /* NULL: no secrets */
+
+/* exchange_ws.c: the canary in masked frames, or -1. */
+int ws_look(const struct canary *c, struct ws_scan *w, const char *p, size_t n);
 
 /* exchange_sign.c: is this request to be signed, and how? */
 int sign_begin(struct exchange *x, const struct http_head *h, struct buf *to_box);

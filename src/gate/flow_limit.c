@@ -93,9 +93,12 @@ bool flow_count(struct flow *f, size_t n, bool out)
 	g->bytes += n;
 	if (p->limits.rate)
 		g->tokens -= (int64_t)n;
+	if (p->limits.bytes && g->bytes - g->bytes_told > p->limits.bytes / 16)
+		record_used(g);
 	if (p->limits.bytes && g->bytes > p->limits.bytes) {
 		struct where w = flow_where(f);
 
+		record_used(g);
 		record_denial(g, &w, "limits.bytes", "the limit on bytes is reached");
 		end_all(g, "the limit on bytes is reached");
 		return false;

@@ -32,6 +32,7 @@ struct config {
 	uint64_t generation;
 	struct policy *policy;
 	char *ask, *resolv, *hosts;
+	uint64_t used; /* bytes, by the gates before */
 	struct gate_secret *secrets; /* in the order of policy->secrets */
 	unsigned n_secrets;
 	struct canary *canaries; /* NULL: no secrets */
@@ -76,7 +77,8 @@ struct gate {
 	unsigned n_flows;
 	struct list throttled;
 	int64_t tokens, tokens_at; /* of the rate limit: bytes, ns; gate_refill() */
-	uint64_t bytes;		   /* both ways, since the gate began */
+	uint64_t bytes;		   /* both ways, of all gates that the box had */
+	uint64_t bytes_told;	   /* what the keeper knows of them */
 	struct loop_timer tick, refill;
 	struct list queries; /* dnsd */
 	unsigned n_queries, dns_tokens;
@@ -114,6 +116,7 @@ struct where {
 void record_denial(struct gate *g, const struct where *w, const char *rule, const char *reason);
 void record_incident(struct gate *g, const struct where *w, const char *secret, const char *where);
 void record_secret(struct gate *g, const struct where *w, const char *secret, const char *where);
+void record_used(struct gate *g);
 void record_tick(struct gate *g);
 void record_where(struct buf *b, const struct where *w);
 

@@ -84,6 +84,8 @@ int main(int argc, char **argv)
 		return serve_main();
 	if (argc == 2 && !strcmp(argv[1], "plumb"))
 		return plumb_main();
+	if (argc == 2 && !strcmp(argv[1], "probe"))
+		return probe_main();
 	if (argc == 3 && !strcmp(argv[1], "dial"))
 		return dial_main(argv[2]);
 	fprintf(stderr, "den-gate is started by den, see den(1)\n");

@@ -41,8 +41,8 @@ int net_name_parse(const char *text, size_t len, struct net_name *ret, struct de
 	if (!end)
 		return den_fail(err, DEN_INVALID, 0, "a host name is empty");
 	if (end > NET_NAME_MAX)
-		return den_fail(err, DEN_INVALID, 0, "a host name has at most %d characters, not %zu",
-			NET_NAME_MAX, end);
+		return den_fail(err, DEN_INVALID, 0,
+			"a host name has at most %d characters, not %zu", NET_NAME_MAX, end);
 	for (size_t i = 0; i < end; i++) {
 		unsigned char c = (unsigned char)text[i];
 

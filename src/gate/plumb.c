@@ -3,11 +3,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -251,4 +253,25 @@ int dial_main(const char *count)
 			return failed(&err);
 	}
 	return give(PLUMB_END, 0, 0, -1, &err) < 0 ? failed(&err) : 0;
+}
+
+static int loopback_up(struct den_err *err)
+{
+	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
+	auto_fd fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	return fd < 0 || ioctl(fd, SIOCSIFFLAGS, &r) < 0 ? den_fail_sys(err, errno, "bring up lo") : 0;
+}
+
+int probe_main(void)
+{
+	struct redirect r = { { span_v4(SPAN_V4), 15 }, { 80, 80 } };
+	struct den_err err;
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0) {
+		den_fail_sys(&err, errno, "network namespace");
+		return failed(&err);
+	}
+	return loopback_up(&err) < 0 || netlink_all_local(&err) < 0 || netlink_redirect(&r, 1, 1, 1, &err) < 0 ?
+		failed(&err) : 0;
 }

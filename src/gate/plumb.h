@@ -13,3 +13,5 @@
 
 int plumb_main(void);
 int dial_main(const char *count);
+/* den-gate probe: can this kernel do what the plumber asks of it? Says on descriptor 1 what is missing. */
+int probe_main(void);

@@ -59,7 +59,8 @@ bool policy_secret_name_ok(const char *text)
 
 	if (!n || n > 64 || strchr("0123456789.-", text[0]))
 		return false;
-	return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == n;
+	return strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+	       n;
 }
 
 bool policy_env_name_ok(const char *text)
@@ -74,15 +75,15 @@ bool policy_env_name_ok(const char *text)
 int policy_header_parse(const char *text, char **ret, struct den_err *err)
 {
 	/* of the message's own making, or of one hop: no place for a secret, and the gate writes them */
-	static const char *const own[] = { "accept-encoding", "connection", "content-length", "expect",
-		"host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
-		"transfer-encoding", "upgrade" };
+	static const char *const own[] = { "accept-encoding", "connection", "content-length",
+		"expect", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te",
+		"trailer", "transfer-encoding", "upgrade" };
 	size_t n = strlen(text);
 	char *low;
 
 	if (!n || n > 64 ||
-		strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") !=
-			n)
+		strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*"
+			     "+-.^_`|~") != n)
 		return den_fail(err, DEN_INVALID, 0, "'%.60s' is not the name of a header", text);
 	low = mem_strdup(text);
 	for (char *p = low; *p; p++)
@@ -92,7 +93,8 @@ int policy_header_parse(const char *text, char **ret, struct den_err *err)
 			continue;
 		free(low);
 		return den_fail(err, DEN_INVALID, 0,
-			"header %s is the gate's own; choose the one that the service reads", own[i]);
+			"header %s is the gate's own; choose the one that the service reads",
+			own[i]);
 	}
 	*ret = low;
 	return 0;
@@ -107,7 +109,8 @@ struct policy_rule *policy_rule_append(
 
 	/* room for 2^n: thousands of rules are not moved thousands of times */
 	if (!(p->n_rules & (p->n_rules - 1)))
-		p->rules = mem_realloc(p->rules, (p->n_rules ? 2 * p->n_rules : 1) * sizeof(*p->rules));
+		p->rules = mem_realloc(
+			p->rules, (p->n_rules ? 2 * p->n_rules : 1) * sizeof(*p->rules));
 	at = &p->rules[p->n_rules++];
 	*at = *r;
 	at->text = mem_strdup(text);
@@ -135,13 +138,18 @@ static void add_grant(struct policy *p, const struct net_name *host, bool suffix
 	const char *kind, const char *from)
 {
 	bool loopback = !strcmp(host->s, NET_NAME_HOST);
-	struct policy_rule r = { .kind = loopback ? RULE_HOST : suffix ? RULE_SUFFIX : RULE_NAME,
-		.grant = true, .tcp = true, .name = *host, .next = -1 };
+	struct policy_rule r = { .kind = loopback ? RULE_HOST
+					 : suffix ? RULE_SUFFIX
+						  : RULE_NAME,
+		.grant = true,
+		.tcp = true,
+		.name = *host,
+		.next = -1 };
 	auto_buf text = { 0 };
 
 	port_set_add(&r.ports, port, port);
-	buf_addf(&text, "%s%s:%u (%s%s%s)", suffix ? "*." : "", host->s, port, kind, kind[0] ? " " : "",
-		from);
+	buf_addf(&text, "%s%s:%u (%s%s%s)", suffix ? "*." : "", host->s, port, kind,
+		kind[0] ? " " : "", from);
 	policy_rule_append(p, &r, buf_str(&text), from);
 }
 
@@ -168,12 +176,14 @@ static int check_grant(const struct policy *p, const struct policy_rule *g, stru
 			continue;
 		if (r->deny && covers(r, g))
 			return den_fail(err, DEN_INVALID, 0,
-				"deny '%.80s' takes away what is granted, %.100s; drop one of the two",
+				"deny '%.80s' takes away what is granted, %.100s; drop one of the "
+				"two",
 				r->text, g->text);
 		if (r->raw && r->kind == g->kind && covers(r, g) &&
 			(r->kind == RULE_HOST || !strcmp(r->name.s, g->name.s)))
 			return den_fail(err, DEN_INVALID, 0,
-				"'%.80s' is raw, but the gate must read what goes to %.100s; drop one of "
+				"'%.80s' is raw, but the gate must read what goes to %.100s; drop "
+				"one of "
 				"the two",
 				r->text, g->text);
 	}
@@ -190,13 +200,15 @@ static int check_secrets(const struct policy *p, struct den_err *err)
 
 			if (!strcmp(a->env, b->env) && strcmp(a->name, b->name))
 				return den_fail(err, DEN_INVALID, 0,
-					"secrets[%u] and secrets[%u]: %.64s and %.64s cannot both be the "
+					"secrets[%u] and secrets[%u]: %.64s and %.64s cannot both "
+					"be the "
 					"variable %.60s; give one of them another 'env'",
 					k, i, b->name, a->name, a->env);
 			if (!strcmp(a->name, b->name) && a->port == b->port &&
 				a->suffix == b->suffix && !strcmp(a->host.s, b->host.s))
 				return den_fail(err, DEN_INVALID, 0,
-					"secrets[%u] and secrets[%u] grant %.64s to the same host and "
+					"secrets[%u] and secrets[%u] grant %.64s to the same host "
+					"and "
 					"port; put all places into one 'in'",
 					k, i, a->name);
 		}
@@ -223,14 +235,16 @@ static int check_adds(const struct policy *p, struct den_err *err)
 		for (int k = -1; (k = policy_next_secret(p, &a->host, a->port, k)) >= 0;)
 			if (fills(&p->secrets[k], a->header))
 				return den_fail(err, DEN_INVALID, 0,
-					"identity.add[%u] and secrets[%d] both fill the header %.64s of "
+					"identity.add[%u] and secrets[%d] both fill the header "
+					"%.64s of "
 					"%.80s; drop one of the two",
 					i, k, a->header, a->host.s);
 		for (unsigned k = 0; k < i; k++)
 			if (p->identity.adds[k].port == a->port &&
 				!strcmp(p->identity.adds[k].host.s, a->host.s))
 				return den_fail(err, DEN_INVALID, 0,
-					"identity.add[%u] and identity.add[%u] are for the same host and "
+					"identity.add[%u] and identity.add[%u] are for the same "
+					"host and "
 					"port; one token is added to a request",
 					k, i);
 	}
@@ -247,10 +261,11 @@ int policy_finish(struct policy *p, struct den_err *err)
 		if (add_preset(p, *name, err) < 0)
 			return -1;
 	for (unsigned i = 0; i < p->n_secrets; i++)
-		add_grant(p, &p->secrets[i].host, p->secrets[i].suffix, p->secrets[i].port, "secret",
-			p->secrets[i].name);
+		add_grant(p, &p->secrets[i].host, p->secrets[i].suffix, p->secrets[i].port,
+			"secret", p->secrets[i].name);
 	for (unsigned i = 0; i < p->identity.n_adds; i++)
-		add_grant(p, &p->identity.adds[i].host, false, p->identity.adds[i].port, "", "identity");
+		add_grant(p, &p->identity.adds[i].host, false, p->identity.adds[i].port, "",
+			"identity");
 	for (unsigned i = 0; i < p->n_rules; i++) {
 		if (p->rules[i].kind == RULE_ANY)
 			p->any_addr = p->rules[i].raw = !names_denied;
@@ -395,8 +410,8 @@ static void print_resolvers(struct json *j, const struct policy *p)
 		char addr[46], text[64];
 
 		net_addr_format(&p->resolvers[i].addr, addr);
-		snprintf(text, sizeof(text), p->resolvers[i].addr.family == 4 ? "%s:%u" : "[%s]:%u", addr,
-			p->resolvers[i].port);
+		snprintf(text, sizeof(text), p->resolvers[i].addr.family == 4 ? "%s:%u" : "[%s]:%u",
+			addr, p->resolvers[i].port);
 		json_str(j, NULL, text);
 	}
 	json_close(j, ']');

@@ -20,11 +20,11 @@ static void json_freep(json_t **j)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static const char *const keys_policy[] = { "version", "presets", "allow", "deny", "limits", "secrets",
-	"identity", "resolver", "proxy_env", NULL };
+static const char *const keys_policy[] = { "version", "presets", "allow", "deny", "limits",
+	"secrets", "identity", "resolver", "proxy_env", NULL };
 static const char *const keys_limits[] = { "rate", "bytes", "connections", NULL };
-static const char *const keys_secrets[] = { "name", "host", "port", "in", "env", "access_key", "region",
-	"service", NULL };
+static const char *const keys_secrets[] = { "name", "host", "port", "in", "env", "access_key",
+	"region", "service", NULL };
 static const char *const keys_identity[] = { "org", "task", "scopes", "audiences", "add", NULL };
 static const char *const keys_add[] = { "host", "port", "audience", "header", NULL };
 
@@ -52,19 +52,21 @@ static int unknown_key(const char *key, const char *const *keys, struct den_err 
 		buf_addf(&all, "%s%s", n ? ", " : "", keys[n]);
 	near = parse_nearest(key, keys, n);
 	if (near)
-		return den_fail(err, DEN_INVALID, 0, "unknown key '%.60s'; did you mean '%s'?", key, near);
-	return den_fail(err, DEN_INVALID, 0, "unknown key '%.60s'; there are %s", key, buf_str(&all));
+		return den_fail(
+			err, DEN_INVALID, 0, "unknown key '%.60s'; did you mean '%s'?", key, near);
+	return den_fail(
+		err, DEN_INVALID, 0, "unknown key '%.60s'; there are %s", key, buf_str(&all));
 }
 
-static int object_check(
-	const json_t *j, const char *const *keys, struct den_err *err)
+static int object_check(const json_t *j, const char *const *keys, struct den_err *err)
 {
 	const char *key;
 	json_t *v;
 
 	if (!json_is_object(j))
 		return den_fail(err, DEN_INVALID, 0, "must be an object, like { ... }");
-	json_object_foreach((json_t *)j, key, v) {
+	json_object_foreach((json_t *)j, key, v)
+	{
 		const char *const *k = keys;
 
 		while (*k && strcmp(*k, key))
@@ -91,7 +93,8 @@ static int text_check(const json_t *v, bool ascii, const char **ret, struct den_
 	for (const char *p = s; *p; p++) {
 		unsigned char c = (unsigned char)*p;
 
-		if (c < ' ' || c == 0x7f || (ascii && (c == ' ' || c >= 0x80 || c == '"' || c == '\\')))
+		if (c < ' ' || c == 0x7f ||
+			(ascii && (c == ' ' || c >= 0x80 || c == '"' || c == '\\')))
 			return den_fail(err, DEN_INVALID, 0, "'%.60s' holds %s", s,
 				ascii ? "more than plain ASCII without spaces and quotes"
 				      : "control characters");
@@ -114,7 +117,8 @@ static int get_text(const json_t *j, const char *key, bool must, bool ascii, con
 	return 0;
 }
 
-static int get_list(const json_t *j, const char *key, size_t max, const json_t **ret, struct den_err *err)
+static int get_list(
+	const json_t *j, const char *key, size_t max, const json_t **ret, struct den_err *err)
 {
 	const json_t *v = json_object_get(j, key);
 
@@ -170,7 +174,8 @@ static int get_size(const json_t *j, const char *key, uint64_t *ret, struct den_
 	}
 	if (!json_is_string(v))
 		return den_fail(err, DEN_INVALID, 0,
-			"limits.%s: must be a size like \"10M\", or a number of bytes from 1 on", key);
+			"limits.%s: must be a size like \"10M\", or a number of bytes from 1 on",
+			key);
 	if (parse_size(json_string_value(v), ret, err) < 0)
 		return den_wrap(err, "limits.%s", key);
 	return 0;
@@ -210,10 +215,10 @@ static int unknown_preset(const char *name, struct den_err *err)
 	}
 	near = parse_nearest(name, names, n);
 	if (near)
-		return den_fail(err, DEN_INVALID, 0, "there is no preset '%.60s'; did you mean '%s'?", name,
-			near);
-	return den_fail(
-		err, DEN_INVALID, 0, "there is no preset '%.60s'; there are %s", name, buf_str(&all));
+		return den_fail(err, DEN_INVALID, 0,
+			"there is no preset '%.60s'; did you mean '%s'?", name, near);
+	return den_fail(err, DEN_INVALID, 0, "there is no preset '%.60s'; there are %s", name,
+		buf_str(&all));
 }
 
 static int read_presets(const json_t *j, struct policy *p, struct den_err *err)
@@ -242,7 +247,8 @@ static int read_presets(const json_t *j, struct policy *p, struct den_err *err)
 
 static int read_limits(const json_t *j, struct policy *p, struct den_err *err)
 {
-	const json_t *limits = json_object_get(j, "limits"), *v = json_object_get(limits, "connections");
+	const json_t *limits = json_object_get(j, "limits"),
+		     *v = json_object_get(limits, "connections");
 	json_int_t n = json_integer_value(v);
 
 	if (!limits)
@@ -250,7 +256,8 @@ static int read_limits(const json_t *j, struct policy *p, struct den_err *err)
 	if (object_check(limits, keys_limits, err) < 0)
 		return den_wrap(err, "limits");
 	if (v && (!json_is_integer(v) || n < 1 || n > POLICY_CONNECTIONS_MAX))
-		return den_fail(err, DEN_INVALID, 0, "limits.connections: must be a number from 1 to %d",
+		return den_fail(err, DEN_INVALID, 0,
+			"limits.connections: must be a number from 1 to %d",
 			POLICY_CONNECTIONS_MAX);
 	p->limits.connections = (uint64_t)n;
 	if (get_size(limits, "rate", &p->limits.rate, err) < 0)
@@ -259,15 +266,15 @@ static int read_limits(const json_t *j, struct policy *p, struct den_err *err)
 }
 
 /* A host of a grant: a name, with "*." in front where wild is not NULL. */
-static int read_host(
-	const json_t *j, struct net_name *ret, bool *wild, struct den_err *err)
+static int read_host(const json_t *j, struct net_name *ret, bool *wild, struct den_err *err)
 {
 	struct policy_rule r;
 	const char *s;
 
 	if (get_text(j, "host", true, false, &s, err) < 0)
 		return -1;
-	if (!strcmp(s, "host") || !strcmp(s, NET_NAME_HOST)) { /* the host's loopback; it may speak clear HTTP */
+	if (!strcmp(s, "host") ||
+		!strcmp(s, NET_NAME_HOST)) { /* the host's loopback; it may speak clear HTTP */
 		if (wild)
 			*wild = false;
 		return net_name_parse(NET_NAME_HOST, strlen(NET_NAME_HOST), ret, err);
@@ -281,7 +288,8 @@ static int read_host(
 		return den_fail(err, DEN_INVALID, 0,
 			"host: '%.80s': the name alone; the port is a key of its own", s);
 	if (r.kind == RULE_SUFFIX && !wild)
-		return den_fail(err, DEN_INVALID, 0, "host: '%.80s': must be one name, without *", s);
+		return den_fail(
+			err, DEN_INVALID, 0, "host: '%.80s': must be one name, without *", s);
 	if (wild)
 		*wild = r.kind == RULE_SUFFIX;
 	*ret = r.name;
@@ -293,8 +301,8 @@ static int read_place(const char *text, struct policy_secret *s, struct den_err 
 	static const struct {
 		const char *name;
 		unsigned place;
-	} plain[] = { { "bearer", PLACE_BEARER }, { "basic", PLACE_BASIC }, { "query", PLACE_QUERY },
-		{ "body", PLACE_BODY }, { "sigv4", PLACE_SIGV4 } };
+	} plain[] = { { "bearer", PLACE_BEARER }, { "basic", PLACE_BASIC },
+		{ "query", PLACE_QUERY }, { "body", PLACE_BODY }, { "sigv4", PLACE_SIGV4 } };
 	auto_free char *header = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(plain); i++) {
@@ -312,13 +320,15 @@ static int read_place(const char *text, struct policy_secret *s, struct den_err 
 	}
 	if (!strncmp(text, "query:", 6) && text[6]) {
 		if (strlen(text + 6) > 64 || strpbrk(text + 6, "&=#?%+/;"))
-			return den_fail(err, DEN_INVALID, 0, "'%.70s' is not a parameter's name", text + 6);
+			return den_fail(
+				err, DEN_INVALID, 0, "'%.70s' is not a parameter's name", text + 6);
 		strv_add(&s->queries, text + 6);
 		s->places |= PLACE_QUERY;
 		return 0;
 	}
 	return den_fail(err, DEN_INVALID, 0,
-		"'%.60s' is no place for a secret; there are header:NAME, bearer, basic, query, query:NAME, "
+		"'%.60s' is no place for a secret; there are header:NAME, bearer, basic, query, "
+		"query:NAME, "
 		"body, sigv4",
 		text);
 }
@@ -347,7 +357,8 @@ static int read_places(const json_t *j, struct policy_secret *s, struct den_err 
 	}
 	if (s->places & PLACE_SIGV4 && s->places != PLACE_SIGV4)
 		return den_fail(err, DEN_INVALID, 0,
-			"in: a key that signs (sigv4) is sent nowhere; no other place goes with it");
+			"in: a key that signs (sigv4) is sent nowhere; no other place goes with "
+			"it");
 	return 0;
 }
 
@@ -381,7 +392,8 @@ static int read_sigv4(const json_t *j, struct policy_secret *s, struct den_err *
 			"'access_key' is missing: the id that belongs to the secret key");
 	if (!(s->places & PLACE_SIGV4) && (s->access_key || s->region || s->service))
 		return den_fail(err, DEN_INVALID, 0,
-			"access_key, region and service belong to a secret with \"in\": [\"sigv4\"]");
+			"access_key, region and service belong to a secret with \"in\": "
+			"[\"sigv4\"]");
 	return 0;
 }
 
@@ -390,11 +402,14 @@ static int read_secret(const json_t *j, struct policy_secret *s, struct den_err 
 	const char *name, *env;
 
 	s->port = 443;
-	if (object_check(j, keys_secrets, err) < 0 || get_text(j, "name", true, true, &name, err) < 0)
+	if (object_check(j, keys_secrets, err) < 0 ||
+		get_text(j, "name", true, true, &name, err) < 0)
 		return -1;
 	if (!policy_secret_name_ok(name))
 		return den_fail(err, DEN_INVALID, 0,
-			"name: '%.80s': a secret's name is A-Z a-z 0-9 _ . -, at most 64, and begins with a letter or _", name);
+			"name: '%.80s': a secret's name is A-Z a-z 0-9 _ . -, at most 64, and "
+			"begins with a letter or _",
+			name);
 	s->name = mem_strdup(name);
 	if (read_host(j, &s->host, &s->suffix, err) < 0 || get_port(j, &s->port, err) < 0 ||
 		read_places(j, s, err) < 0 || read_sigv4(j, s, err) < 0 ||
@@ -402,7 +417,8 @@ static int read_secret(const json_t *j, struct policy_secret *s, struct den_err 
 		return -1;
 	if (s->suffix && !(s->places & PLACE_SIGV4))
 		return den_fail(err, DEN_INVALID, 0,
-			"host: a secret goes to one name; only sigv4, which sends none, may say *.");
+			"host: a secret goes to one name; only sigv4, which sends none, may say "
+			"*.");
 	if (!env)
 		env = s->places & PLACE_SIGV4 ? "AWS_SECRET_ACCESS_KEY" : s->name;
 	if (!policy_env_name_ok(env))
@@ -460,7 +476,8 @@ static int read_identity(const json_t *j, struct policy *p, struct den_err *err)
 		return den_wrap(err, "identity");
 	p->identity.adds = mem_zalloc((json_array_size(adds) + 1) * sizeof(*p->identity.adds));
 	for (size_t i = 0; i < json_array_size(adds); i++)
-		if (read_add(json_array_get(adds, i), &p->identity.adds[p->identity.n_adds++], err) < 0)
+		if (read_add(json_array_get(adds, i), &p->identity.adds[p->identity.n_adds++],
+			    err) < 0)
 			return den_wrap(err, "identity.add[%zu]", i);
 	return 0;
 }
@@ -502,7 +519,8 @@ static int read_resolvers(const json_t *j, struct policy *p, struct den_err *err
 
 static int read_policy(const json_t *j, struct policy *p, struct den_err *err)
 {
-	const json_t *version = json_object_get(j, "version"), *proxy = json_object_get(j, "proxy_env");
+	const json_t *version = json_object_get(j, "version"),
+		     *proxy = json_object_get(j, "proxy_env");
 
 	if (object_check(j, keys_policy, err) < 0)
 		return -1;

@@ -32,8 +32,8 @@ static unsigned slot_of(const struct policy *p, const char *s)
  */
 struct walk {
 	const struct policy *p;
-	const char *at;		/* rest of the name whose rules are walked; NULL: beyond names */
-	enum policy_kind kind;	/* what of them counts */
+	const char *at; /* rest of the name whose rules are walked; NULL: beyond names */
+	enum policy_kind kind; /* what of them counts */
 	int next;
 };
 
@@ -187,11 +187,13 @@ static const struct policy_rule *find_cidr(
 	for (unsigned i = 0; i < p->n_rules; i++) {
 		const struct policy_rule *r = &p->rules[i];
 
-		if (r->kind != RULE_CIDR || !(udp ? r->udp : r->tcp) || !port_set_has(&r->ports, port))
+		if (r->kind != RULE_CIDR || !(udp ? r->udp : r->tcp) ||
+			!port_set_has(&r->ports, port))
 			continue;
 		if (r->deny && net_cidr_has(&r->cidr, a))
 			return r;
-		if (!r->deny && cidr_opens(r, a, special) && (!best || r->cidr.bits > best->cidr.bits))
+		if (!r->deny && cidr_opens(r, a, special) &&
+			(!best || r->cidr.bits > best->cidr.bits))
 			best = r;
 	}
 	return best;

@@ -125,7 +125,8 @@ static int parse_ports(const char *text, size_t n, struct port_set *ret, struct 
 	if (dash && parse_port(dash + 1, n - first - 1, &hi, err) < 0)
 		return -1;
 	if (hi < lo)
-		return den_fail(err, DEN_INVALID, 0, "ports %u-%u: the smaller one comes first", lo, hi);
+		return den_fail(
+			err, DEN_INVALID, 0, "ports %u-%u: the smaller one comes first", lo, hi);
 	port_set_add(&s, lo, hi);
 	*ret = s;
 	return 0;
@@ -277,8 +278,8 @@ static int check_name(const struct policy_rule *r, struct den_err *err)
 }
 
 /* What stands before the ports. */
-static int name_part(const char *text, size_t n, bool preset, struct policy_rule *r,
-	struct den_err *err)
+static int name_part(
+	const char *text, size_t n, bool preset, struct policy_rule *r, struct den_err *err)
 {
 	bool wild = n >= 2 && text[0] == '*' && text[1] == '.';
 
@@ -313,9 +314,10 @@ static int name_tail(const char *p, struct policy_rule *r, struct den_err *err)
 
 		if (p[n] == '/')
 			return den_fail(err, DEN_INVALID, 0, "%s",
-				!strcmp(p + n, "/udp") ? "a name is reached by TCP alone; UDP is opened by "
-							 "address, like 10.0.0.1:53/udp"
-						       : "a rule has no path; it is a name and a port");
+				!strcmp(p + n, "/udp")
+					? "a name is reached by TCP alone; UDP is opened by "
+					  "address, like 10.0.0.1:53/udp"
+					: "a rule has no path; it is a name and a port");
 		if (parse_ports(p, n, &r->ports, err) < 0)
 			return -1;
 		said = true;
@@ -326,8 +328,8 @@ static int name_tail(const char *p, struct policy_rule *r, struct den_err *err)
 	else if (!strcmp(p, ":raw"))
 		return den_fail(err, DEN_INVALID, 0, "a deny is not raw; leave the ':raw' out");
 	else if (*p)
-		return den_fail(err, DEN_INVALID, 0, "'%.40s' is too much; a rule is NAME[:PORTS][:raw]",
-			p);
+		return den_fail(err, DEN_INVALID, 0,
+			"'%.40s' is too much; a rule is NAME[:PORTS][:raw]", p);
 	if (r->kind == RULE_HOST && !r->deny &&
 		(!said || (r->ports.r[0].lo == 1 && r->ports.r[0].hi == 65535)))
 		return den_fail(err, DEN_INVALID, 0,
@@ -367,7 +369,8 @@ static int parse_rule(const char *text, bool preset, struct policy_rule *r, stru
 			return den_fail(err, DEN_INVALID, 0, "a rule has no spaces in it");
 	if (strstr(text, "://"))
 		return den_fail(err, DEN_INVALID, 0,
-			"a rule is no URL; write the name alone, and the port if it is not 80 or 443");
+			"a rule is no URL; write the name alone, and the port if it is not 80 or "
+			"443");
 	found = find_addr(text, &r->cidr.a, &end, err);
 	if (found <= 0)
 		return found < 0 ? -1 : parse_cidr(end, r, err);
@@ -375,7 +378,8 @@ static int parse_rule(const char *text, bool preset, struct policy_rule *r, stru
 	end = text + strcspn(text, ":/");
 	if (*end == '/')
 		return den_fail(err, DEN_INVALID, 0,
-			"a rule has no path; it is a name and a port, or an address like 10.1.0.0/16:443");
+			"a rule has no path; it is a name and a port, or an address like "
+			"10.1.0.0/16:443");
 	if (name_part(text, (size_t)(end - text), preset, r, err) < 0)
 		return -1;
 	return name_tail(end, r, err);

@@ -71,10 +71,24 @@ void record_denial(struct gate *g, const struct where *w, const char *rule, cons
 	send_denial(g, w, rule, reason, 1);
 }
 
+/* A limit on all that a box ever sends must not begin anew with another gate. */
+void record_used(struct gate *g)
+{
+	auto_buf b = { 0 };
+
+	if (!g->cfg || !g->cfg->policy->limits.bytes || g->bytes == g->bytes_told || !g->ctl_up)
+		return;
+	wire_put_u64(&b, F_KIND, RECORD_USED);
+	wire_put_u64(&b, F_BYTES_OUT, g->bytes);
+	control_record(g, &b);
+	g->bytes_told = g->bytes;
+}
+
 void record_tick(struct gate *g)
 {
 	int64_t now = clock_mono_ns();
 
+	record_used(g);
 	for (size_t i = 0; i < DENIALS; i++) {
 		struct denial *d = &g->denials[i];
 

@@ -268,6 +268,13 @@ static void on_v6(void *user, int status, int timeouts, unsigned char *p, int le
 	on_answer(user, 6, status, p, len);
 }
 
+bool resolver_knows(struct resolver *r, const struct net_name *n)
+{
+	const struct entry *e = entry_find(r, n);
+
+	return e && (e->pending || e->fixed || e->until > clock_mono_ns());
+}
+
 void resolver_ask(struct resolver *r, const struct net_name *n, struct lookup *l)
 {
 	struct entry *e = entry_find(r, n);

@@ -21,4 +21,6 @@ int resolver_new(struct gate *g, struct resolver **ret, struct den_err *err);
 int resolver_servers(struct resolver *r, const struct config *c, struct den_err *err);
 /* done is called from here when the answer is known already. */
 void resolver_ask(struct resolver *r, const struct net_name *n, struct lookup *l);
+/* The answer is known, or was asked for: no question leaves. */
+bool resolver_knows(struct resolver *r, const struct net_name *n);
 void lookup_cancel(struct lookup *l);

@@ -274,20 +274,6 @@ void sigv4_sign(const struct sigv4_request *r, const struct sigv4_key *k,
 	buf_addf(authorization, ", SignedHeaders=%s, Signature=%s", buf_str(&names), signature);
 }
 
-void sigv4_sign_chunk(const struct sigv4_key *k, const char date[static SIGV4_DATE_SIZE],
-	const char previous[static 65], const char *chunk, size_t len, char signature[static 65])
-{
-	auto_buf text = { 0 };
-	char empty[65], hash[65];
-
-	hash_hex("", 0, empty);
-	hash_hex(chunk, len, hash);
-	buf_addf(&text, SIGV4_ALGORITHM "-PAYLOAD\n%s\n", date);
-	scope_put(&text, k, date);
-	buf_addf(&text, "\n%s\n%s\n%s", previous, empty, hash);
-	signature_of(k, date, &text, signature);
-}
-
 /* Up to the next `end`, or to the end of the text; nothing that could not stand in a header. */
 static bool claim_take(const char **p, const char *stop, char end, const char **ret, size_t *len)
 {

@@ -41,6 +41,3 @@ void sigv4_date(time_t now, char ret[static SIGV4_DATE_SIZE]);
 void sigv4_sign(const struct sigv4_request *r, const struct sigv4_key *k,
 	const char date[static SIGV4_DATE_SIZE], struct buf *authorization,
 	char signature[static 65]);
-/* A chunk of a STREAMING-AWS4-HMAC-SHA256-PAYLOAD body: previous in, this one's out. */
-void sigv4_sign_chunk(const struct sigv4_key *k, const char date[static SIGV4_DATE_SIZE],
-	const char previous[static 65], const char *chunk, size_t len, char signature[static 65]);

@@ -327,6 +327,7 @@ int req_merge(struct client *c, const struct wire_frame *f, struct buf *out, str
 	if (k->row.info.state == BOX_PAUSED)
 		return den_fail(err, DEN_CONFLICT, 0, "the box is paused; 'den resume' lets it go on");
 	r = open_template(k, err) < 0 || merge_rules(f, &m, err) < 0 || merge_points(k, from, &m, err) < 0 ||
+			pool_has_room(k->pool, err) < 0 || /* what is merged needs a checkpoint in the end */
 			merge_begin(k, &m, from, c, stream, err) < 0 ?
 		-1 : 0;
 	strv_free(m.paths);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "gate.h"
 #include "keeper.h"
 #include "place.h"
 
@@ -152,6 +153,19 @@ static void find_landlock(struct buf *out)
 	}
 }
 
+static void find_gate(struct buf *out)
+{
+	struct den_err err = { 0 };
+	char text[300];
+
+	if (gate_probe(&err) == 0) {
+		finding(out, "network", "ok", "boxes reach what their policies allow, by name");
+		return;
+	}
+	snprintf(text, sizeof(text), "boxes with a policy cannot start: %s", err.msg);
+	finding(out, "network", "limited", text);
+}
+
 int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)f, (void)err;
@@ -168,5 +182,6 @@ int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, 
 	find_store(c->k, out);
 	find_pool(c->k, out);
 	find_landlock(out);
+	find_gate(out);
 	return 0;
 }

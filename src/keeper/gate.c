@@ -60,7 +60,7 @@ static int spawn(char *const argv[], const int fds[5], pid_t *ret, struct den_er
 }
 
 /* A tool that does its work and ends: what it printed is what went wrong. */
-static int run_tool(struct keeper *k, char *const argv[], int in, int sock, struct den_err *err)
+static int run_tool(int init, char *const argv[], int in, int sock, struct den_err *err)
 {
 	int said[2], status = 1, fds[5];
 	char text[200] = "";
@@ -69,7 +69,7 @@ static int run_tool(struct keeper *k, char *const argv[], int in, int sock, stru
 
 	if (pipe2(said, O_CLOEXEC) < 0)
 		return den_fail_sys(err, errno, "pipe");
-	memcpy(fds, (int[5]){ in, said[1], said[1], sock, k->wall.pidfd }, sizeof(fds));
+	memcpy(fds, (int[5]){ in, said[1], said[1], sock, init }, sizeof(fds));
 	if (spawn(argv, fds, &pid, err) < 0) {
 		close(said[0]);
 		close(said[1]);
@@ -87,6 +87,14 @@ static int run_tool(struct keeper *k, char *const argv[], int in, int sock, stru
 	return den_fail(err, DEN_INTERNAL, 0, "%s: %s", argv[1], n > 0 ? text : "it was killed");
 }
 
+int gate_probe(struct den_err *err)
+{
+	char *argv[] = { (char *)"den-gate", (char *)"probe", NULL };
+	auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	return null < 0 ? den_fail_sys(err, errno, "open /dev/null") : run_tool(null, argv, null, null, err);
+}
+
 /* Routes, redirections and sockets in the box's namespace; *ret: where the gate gets the sockets. */
 static int plumb(struct kgate *g, int *ret, struct den_err *err)
 {
@@ -100,7 +108,7 @@ static int plumb(struct kgate *g, int *ret, struct den_err *err)
 		return den_fail_sys(err, errno, "policy for the gate");
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return den_fail_sys(err, errno, "socketpair");
-	r = run_tool(g->k, argv, in, pair[0], err);
+	r = run_tool(g->k->wall.pidfd, argv, in, pair[0], err);
 	close(pair[0]);
 	if (r < 0) {
 		close(pair[1]);
@@ -118,7 +126,7 @@ int gate_dial(struct keeper *k, unsigned n, int sock, struct den_err *err)
 	snprintf(count, sizeof(count), "%u", n);
 	if (null < 0)
 		return den_fail_sys(err, errno, "open /dev/null");
-	return run_tool(k, argv, null, sock, err);
+	return run_tool(k->wall.pidfd, argv, null, sock, err);
 }
 
 static int start_process(struct kgate *g, struct den_err *err)

@@ -10,6 +10,7 @@
 #define GATE_SOCK "gate.sock"
 #define GATE_RUN "run" /* what the box sees at /run/den */
 #define GATE_JOURNAL "journal"
+#define GATE_USED "net-used" /* bytes of the limit, so far */
 #define DENIALS_SHOWN 100
 
 /*
@@ -39,6 +40,7 @@ struct kgate {
 	int result;
 	struct den_err answer;
 	uint64_t ended; /* connections, by the last change */
+	uint64_t used;	/* as in GATE_USED */
 	struct journal journal;
 	char *denials[DENIALS_SHOWN]; /* lines for the box, the newest last */
 	unsigned n_denials;
@@ -58,6 +60,8 @@ int gate_change(struct keeper *k, uint64_t *ret, struct den_err *err);
 /* n unconnected TCP sockets of the box's namespace, of each family, are sent on sock; wire/sock_msg.h. */
 int gate_dial(struct keeper *k, unsigned n, int sock, struct den_err *err);
 bool gate_needed(const struct keeper *k);
+/* Can boxes have a network here? err says what is missing. */
+int gate_probe(struct den_err *err);
 /* Frames and an answer, while others wait. */
 int gate_ask(struct kgate *g, uint8_t type, const struct buf *b, const int *fds, int n, struct den_err *err);
 

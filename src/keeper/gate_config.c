@@ -9,6 +9,7 @@
 
 #include "fd.h"
 #include "gate.h"
+#include "parse.h"
 #include "strv.h"
 #include "vault.h"
 
@@ -185,6 +186,19 @@ static void put_file(json_t *o, const char *key, const char *path)
 	json_object_set_new(o, key, json_stringn(text, strlen(text)));
 }
 
+static uint64_t used_so_far(struct kgate *g)
+{
+	char text[24];
+	uint64_t n;
+
+	if (!g->used && file_read_at(g->k->boxfd, GATE_USED, text, sizeof(text), NULL) >= 0) {
+		text[strcspn(text, "\n")] = '\0';
+		if (parse_u64(text, 0, INT64_MAX, &n, NULL) == 0)
+			g->used = n;
+	}
+	return g->used;
+}
+
 int gate_config(struct kgate *g, struct buf *out, struct den_err *err)
 {
 	const struct box_spec *s = &g->k->row.info.spec;
@@ -200,6 +214,7 @@ int gate_config(struct kgate *g, struct buf *out, struct den_err *err)
 		g->ca_cert);
 	if (!o)
 		return den_fail(err, DEN_INTERNAL, 0, "configuration of the gate");
+	json_object_set_new(o, "used", json_integer((json_int_t)used_so_far(g)));
 	put_file(o, "resolv", "/etc/resolv.conf");
 	put_file(o, "hosts", "/etc/hosts");
 	all = json_dumps(o, JSON_COMPACT);

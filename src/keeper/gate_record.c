@@ -122,6 +122,19 @@ static void show(struct kgate *g, const struct record *r)
 	}
 }
 
+static void keep_used(struct kgate *g, uint64_t bytes)
+{
+	char text[24];
+	struct den_err err;
+	int n;
+
+	if (bytes <= g->used)
+		return;
+	g->used = bytes;
+	n = snprintf(text, sizeof(text), "%llu\n", (unsigned long long)bytes);
+	(void)file_replace_at(g->k->boxfd, GATE_USED, text, (size_t)n, 0600, &err); /* or with the next one */
+}
+
 /* ---- the journal ---- */
 
 static bool journal_ready(struct kgate *g)
@@ -171,7 +184,11 @@ void gate_record(struct kgate *g, const struct wire_frame *f)
 		[RECORD_LOST] = "lost" };
 	struct record r = { 0 };
 
-	if (record_get(f, &r) == 0 && r.kind && r.kind < RECORD_KINDS) {
+	if (record_get(f, &r) < 0 || !r.kind || r.kind >= RECORD_KINDS) {
+		/* not a record that we know */
+	} else if (r.kind == RECORD_USED) {
+		keep_used(g, r.out);
+	} else {
 		put(g, &r, kinds[r.kind]);
 		if (r.kind == RECORD_DENIAL)
 			show(g, &r);

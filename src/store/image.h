@@ -71,8 +71,8 @@ int image_name_check(const char *name, struct den_err *err);
 
 /* flock() of templates/.lock; ends with close(*ret_fd). It is template_open()'s too, so who holds
  * it may not call template_open("host") (template_open_version() is fine), image_untag() or
- * image_sweep(). Who holds it shared may call everything else here. Exclusive: DEN_CONFLICT with
- * EWOULDBLOCK when others have not let go of it in two seconds. */
+ * image_sweep(). Who holds it shared may call everything else here. Exclusive: DEN_CONFLICT
+ * when others have not let go of it in two seconds. */
 int image_lock(struct store *s, bool exclusive, int *ret_fd, struct den_err *err);
 
 /* Writes templates/i-HEX (img->id is set by it) and gives it a name (may be NULL; an existing name

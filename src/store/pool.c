@@ -470,7 +470,7 @@ static int layer_open(struct pool *p, const char *name, struct den_err *err)
 /* An image is sparse: where the host has no blocks left, btrfs meets an error from its disk in the
  * middle of a transaction and stops writing altogether. So nothing is begun that close to the
  * end. */
-static int host_has_room(struct pool *p, struct den_err *err)
+int pool_has_room(struct pool *p, struct den_err *err)
 {
 	struct statvfs fs;
 
@@ -501,7 +501,7 @@ int pool_make(struct pool *p, const char *name, struct den_err *err)
 {
 	auto_spot at = { .dirfd = -1 };
 
-	if (host_has_room(p, err) < 0 || pool_spot_find(p, name, true, &at, err) < 0)
+	if (pool_has_room(p, err) < 0 || pool_spot_find(p, name, true, &at, err) < 0)
 		return den_wrap(err, "make layer '%s'", name);
 	if (p->ops->make(p, &at, err) < 0) {
 		spot_undo(p, name, &at);
@@ -522,7 +522,7 @@ int pool_snapshot(struct pool *p, const char *from, const char *like, const char
 	src.fd = pool_hold(p, from, &hold, err);
 	if (src.fd >= 0 && like && name_check(like, err) == 0)
 		old.fd = openat(p->fd, like, POOL_OPEN_DIR);
-	if (src.fd >= 0 && host_has_room(p, err) == 0 &&
+	if (src.fd >= 0 && pool_has_room(p, err) == 0 &&
 		pool_spot_find(p, to, true, &at, err) == 0) {
 		r = p->ops->snapshot(p, &src, &old, &at, readonly, err);
 		if (r < 0) {

@@ -132,6 +132,8 @@ int pool_trim(struct pool *p, struct den_err *err);
 /* Sees to it that no more is free in an image than the host has room for: beyond that, writing is
  * ENOSPC; what is there can be read, and removed. Gives the ms until it should be asked again. */
 int pool_room(struct pool *p);
+/* DEN_LIMIT: so close to the end that no layer is made any more. For who will need one later. */
+int pool_has_room(struct pool *p, struct den_err *err);
 /* Does a pool exist? Does not touch it. */
 bool pool_exists(int statefd);
 /* Removes what crashes left: half-made names everywhere, and "ID" folders for which alive() is

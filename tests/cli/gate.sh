@@ -72,6 +72,30 @@ print(s.recv(100).decode().strip())'
 }
 
 #@ root user net
+test_server_that_speaks_without_end_is_heard_while_the_box_has_said_half_a_word() {
+	local b
+	net_up
+	b=$(allowed a.test:19)
+	# Slowly enough that the gate has to wait for room several times.
+	inside "$b" /usr/bin/python3 -c '
+import socket, time
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+s.connect(("a.test", 19))
+s.settimeout(3)
+assert s.recv(1)
+s.sendall(b"\x16\x03\x01\x02")
+got = 0
+while got < 3000000:
+    n = len(s.recv(65536))
+    assert n, got
+    got += n
+    if got % 7 == 0: time.sleep(0.01)
+print("all")'
+	want_out all
+}
+
+#@ root user net
 test_git_works_over_http() {
 	local b port
 	net_up

@@ -196,7 +196,7 @@ async def web(n, streams):
 
 async def hold(n, what, seconds="3600"):
     """Opens n, says in each what it wants, reads nothing; prints how many there are, and waits."""
-    socks, ok = [], 0
+    socks, wrong = [], set()
     for _ in range(int(n)):
         s = socket.socket()
         s.settimeout(5)
@@ -209,10 +209,12 @@ async def hold(n, what, seconds="3600"):
                 s.send(b"\x16\x03\x01")  # a ClientHello that is never said
             elif what != "none":
                 s.send(bytes([int(what)]))
-            ok += 1
         except OSError as e:
-            print(e, file=sys.stderr)
-    print(ok, flush=True)
+            socks.remove(s)
+            wrong.add(str(e))
+    for e in wrong:
+        print(e, file=sys.stderr)
+    print(len(socks), flush=True)
     time.sleep(float(seconds))
 
 

@@ -199,6 +199,54 @@ TEST(gate_exchange_is_raw_after_an_upgrade_but_still_looks)
 	talk_end(&t);
 }
 
+/* A masked frame with this text. */
+static void frame_put(struct buf *out, const char *text, size_t n, uint8_t first)
+{
+	static const uint8_t key[4] = { 0x37, 0xfa, 0x21, 0x3d };
+
+	buf_add(out, (uint8_t[]){ first, n < 126 ? 0x80 | (uint8_t)n : 0x80 | 126 }, 2);
+	if (n >= 126)
+		buf_add(out, (uint8_t[]){ (uint8_t)(n >> 8), (uint8_t)n }, 2);
+	buf_add(out, key, 4);
+	for (size_t i = 0; i < n; i++)
+		buf_add(out, (uint8_t[]){ (uint8_t)text[i] ^ key[i % 4] }, 1);
+}
+
+TEST(gate_exchange_looks_below_the_mask_of_websocket_frames)
+{
+	auto_buf clean = { 0 };
+	auto_buf bad = { 0 };
+	auto_buf text = { 0 };
+
+	for (unsigned i = 0; i < 40; i++)
+		buf_addf(&text, "message %u ", i);
+	frame_put(&clean, "hi", 2, 0x81);
+	frame_put(&clean, text.p, text.len, 0x81);
+	frame_put(&bad, PH, 10, 0x01); /* a message in two frames */
+	frame_put(&bad, &PH[10], strlen(PH) - 10, 0x80);
+	CHECK(!has(&bad, PH) && text.len > 126);
+	for (size_t piece = 1; piece < 40; piece += 6) {
+		struct talk t;
+
+		talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+		CHECK(say(&t, "GET /ws HTTP/1.1\r\n" HOST UPGRADE
+			      "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n") == 0);
+		CHECK(!has(&t.up, "deflate"));
+		CHECK(answer(&t, "HTTP/1.1 101 Switching Protocols\r\n" UPGRADE "\r\n") == 0);
+		t.up.len = 0;
+		for (size_t i = 0; i < clean.len; i += piece)
+			CHECK(exchange_from_box(t.x, clean.p + i, MIN(piece, clean.len - i), &t.up,
+				      &t.box, &t.why) == 0);
+		CHECK(t.up.len == clean.len && !memcmp(t.up.p, clean.p, clean.len));
+		t.r = 0;
+		for (size_t i = 0; i < bad.len && t.r == 0; i += piece)
+			t.r = exchange_from_box(
+				t.x, bad.p + i, MIN(piece, bad.len - i), &t.up, &t.box, &t.why);
+		CHECK(t.r < 0 && t.n_incidents == 1 && t.up.len < clean.len + bad.len);
+		talk_end(&t);
+	}
+}
+
 TEST(gate_exchange_passes_events_at_once)
 {
 	struct talk t;

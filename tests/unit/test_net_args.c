@@ -67,21 +67,25 @@ TEST(net_args_without_options_ask_for_nothing)
 
 TEST(net_args_become_one_policy)
 {
-	GIVES("{\"version\":1,\"allow\":[\"x.org\",\"*.y.org:443\",\"host:8080\"],\"deny\":[\"bad.y.org\"]}",
-		"--allow", "X.org.", "--allow", "*.y.org:443", "--deny=bad.y.org", "--allow", "host:8080",
-		"--allow", "x.org");
+	GIVES("{\"version\":1,\"allow\":[\"x.org\",\"*.y.org:443\",\"host:8080\"],\"deny\":[\"bad."
+	      "y.org\"]}",
+		"--allow", "X.org.", "--allow", "*.y.org:443", "--deny=bad.y.org", "--allow",
+		"host:8080", "--allow", "x.org");
 	GIVES("{\"version\":1,\"presets\":[\"open\"]}", "--net", "open");
-	GIVES("{\"version\":1,\"presets\":[\"open\",\"git\"]}", "--net=open", "--preset", "git", "--preset",
-		"open");
-	GIVES("{\"version\":1,\"limits\":{\"rate\":10485760,\"bytes\":1073741824,\"connections\":5}}",
+	GIVES("{\"version\":1,\"presets\":[\"open\",\"git\"]}", "--net=open", "--preset", "git",
+		"--preset", "open");
+	GIVES("{\"version\":1,\"limits\":{\"rate\":10485760,\"bytes\":1073741824,\"connections\":5}"
+	      "}",
 		"--net-rate", "10M", "--net-bytes=1G", "--net-conns", "5");
-	GIVES("{\"version\":1,\"identity\":{\"audiences\":[\"https://a\",\"b\"]},\"proxy_env\":true}",
+	GIVES("{\"version\":1,\"identity\":{\"audiences\":[\"https://"
+	      "a\",\"b\"]},\"proxy_env\":true}",
 		"--audience", "https://a", "--audience", "b", "--proxy-env", "--audience", "b");
 }
 
 TEST(net_args_add_to_what_is_there)
 {
-	const char *base = "{\"version\":1,\"allow\":[\"a.b\",\"c.d:22\"],\"deny\":[\"e.f\"],\"limits\":{\"rate\":5}}";
+	const char *base = "{\"version\":1,\"allow\":[\"a.b\",\"c.d:22\"],\"deny\":[\"e.f\"],"
+			   "\"limits\":{\"rate\":5}}";
 	struct args a;
 	struct den_err err = { 0 };
 	auto_net_args n = { 0 };
@@ -94,7 +98,8 @@ TEST(net_args_add_to_what_is_there)
 	strv_add(&a.drop, "e.f");
 	strv_add(&a.allow, "g.h");
 	CHECK(net_args_make(&a, base, &n, &err) == 0);
-	CHECK(!strcmp(n.policy, "{\"version\":1,\"allow\":[\"c.d:22\",\"g.h\"],\"limits\":{\"rate\":5}}"));
+	CHECK(!strcmp(n.policy,
+		"{\"version\":1,\"allow\":[\"c.d:22\",\"g.h\"],\"limits\":{\"rate\":5}}"));
 	net_args_free(&n);
 	a.clear = true;
 	strv_free(a.drop);
@@ -104,22 +109,26 @@ TEST(net_args_add_to_what_is_there)
 	a.clear = false;
 	strv_add(&a.drop, "c.d"); /* which is not c.d:22 */
 	net_args_free(&n);
-	CHECK(net_args_make(&a, base, &n, &err) < 0 && err.code == DEN_NOT_FOUND && strstr(err.msg, "c.d"));
+	CHECK(net_args_make(&a, base, &n, &err) < 0 && err.code == DEN_NOT_FOUND &&
+		strstr(err.msg, "c.d"));
 	args_free(&a);
 }
 
 TEST(net_args_secrets_are_written_short)
 {
-	GIVES("{\"version\":1,\"secrets\":[{\"name\":\"ANTHROPIC_API_KEY\",\"host\":\"api.anthropic.com\","
+	GIVES("{\"version\":1,\"secrets\":[{\"name\":\"ANTHROPIC_API_KEY\",\"host\":\"api."
+	      "anthropic.com\","
 	      "\"port\":443,\"in\":[\"header:x-api-key\"],\"env\":\"ANTHROPIC_API_KEY\"}]}",
 		"--secret", "ANTHROPIC_API_KEY@api.anthropic.com:header=x-api-key");
 	GIVES("{\"version\":1,\"secrets\":[{\"name\":\"K\",\"host\":\"a.b\",\"port\":8443,"
 	      "\"in\":[\"query:key\",\"bearer\",\"basic\",\"body\"],\"env\":\"V\"}]}",
 		"--secret", "K@a.b:8443:bearer,basic,body,query=key,env=V");
-	GIVES("{\"version\":1,\"secrets\":[{\"name\":\"K\",\"host\":\"a.b\",\"port\":443,\"in\":[\"query\"],"
+	GIVES("{\"version\":1,\"secrets\":[{\"name\":\"K\",\"host\":\"a.b\",\"port\":443,\"in\":["
+	      "\"query\"],"
 	      "\"env\":\"K\"}]}",
 		"--secret", "K@a.b:query");
-	GIVES("{\"version\":1,\"secrets\":[{\"name\":\"AWS\",\"host\":\"*.amazonaws.com\",\"port\":443,"
+	GIVES("{\"version\":1,\"secrets\":[{\"name\":\"AWS\",\"host\":\"*.amazonaws.com\",\"port\":"
+	      "443,"
 	      "\"in\":[\"sigv4\"],\"env\":\"AWS_SECRET_ACCESS_KEY\",\"access_key\":\"AKIA1\","
 	      "\"region\":\"eu-west-1\",\"service\":\"s3\"}]}",
 		"--secret", "AWS@*.amazonaws.com:sigv4=AKIA1/eu-west-1/s3");
@@ -176,8 +185,8 @@ TEST(net_args_take_a_policy_from_a_file_or_by_name)
 	struct den_err err;
 	const char *path = put("p.json", "{\"allow\": [\"a.b\"], \"presets\": [\"git\"]}");
 
-	GIVES("{\"version\":1,\"presets\":[\"git\"],\"allow\":[\"a.b\",\"c.d\"]}", "--policy", (char *)path,
-		"--allow", "c.d");
+	GIVES("{\"version\":1,\"presets\":[\"git\"],\"allow\":[\"a.b\",\"c.d\"]}", "--policy",
+		(char *)path, "--allow", "c.d");
 	CHECK(make(&n, &err, NULL, (char *[]){ "--policy", "ci", NULL }) == 0);
 	CHECK(!n.policy && !strcmp(n.name, "ci"));
 	path = put("bad", "{\"alow\": []}");
@@ -192,7 +201,8 @@ static bool domain(const char *text, bool deny, const char *want)
 {
 	auto_free char *rule = NULL;
 	struct den_err err = { 0 };
-	bool ok = srt_domain(text, deny, &rule, &err) == 0 ? !strcmp(rule, want) : strstr(err.msg, want) != NULL;
+	bool ok = srt_domain(text, deny, &rule, &err) == 0 ? !strcmp(rule, want)
+							   : strstr(err.msg, want) != NULL;
 
 	if (!ok)
 		printf("'%s': %s\n", text, rule ? rule : err.msg);
@@ -254,9 +264,12 @@ static bool srt_says(const char *json, const char *why)
 TEST(srt_never_ignores_a_key_silently)
 {
 	static const char harmless[] =
-		"{\"network\": {\"allowedDomains\": [], \"deniedDomains\": [], \"strictAllowlist\": true,"
-		"\"allowAllDomains\": false, \"allowUnixSockets\": [], \"allowAllUnixSockets\": true,"
-		"\"allowLocalBinding\": true, \"mitmProxy\": null}, \"filesystem\": {\"denyRead\": [],"
+		"{\"network\": {\"allowedDomains\": [], \"deniedDomains\": [], "
+		"\"strictAllowlist\": true,"
+		"\"allowAllDomains\": false, \"allowUnixSockets\": [], \"allowAllUnixSockets\": "
+		"true,"
+		"\"allowLocalBinding\": true, \"mitmProxy\": null}, \"filesystem\": {\"denyRead\": "
+		"[],"
 		"\"allowWrite\": [], \"denyWrite\": [], \"disabled\": false}, \"allowPty\": true,"
 		"\"enableWeakerNestedSandbox\": false, \"ripgrep\": {\"command\": \"rg\"},"
 		"\"ignoreViolations\": {\"*\": [\"/usr\"]}, \"mandatoryDenySearchDepth\": 4}";
@@ -268,7 +281,8 @@ TEST(srt_never_ignores_a_key_silently)
 	CHECK(srt_says("{\"network\": {\"allowedDomain\": []}}", "did you mean 'allowedDomains'?"));
 	CHECK(srt_says("{\"netwrok\": {}}", "did you mean 'network'?"));
 	CHECK(srt_says("{\"network\": []}", "network: must be an object"));
-	CHECK(srt_says("{\"network\": {\"allowedDomains\": [\"a.b\", \"*.com\"]}}", "network: allowedDomains: [1]"));
+	CHECK(srt_says("{\"network\": {\"allowedDomains\": [\"a.b\", \"*.com\"]}}",
+		"network: allowedDomains: [1]"));
 	CHECK(srt_says("{\"network\": {\"allowedDomains\": \"a.b\"}}", "must be a list"));
 	CHECK(srt_says("{\"network\": {\"allowedDomains\": [5]}}", "must be a text"));
 	CHECK(srt_says("{\"network\": {\"allowUnixSockets\": [\"/x\"]}}", "--mount"));
@@ -294,8 +308,10 @@ TEST(srt_network_becomes_the_policy)
 	GIVES("{\"version\":1,\"allow\":[\"github.com:*\",\"*.npmjs.example:443\",\"x.org\"],"
 	      "\"deny\":[\"evil.example\"]}",
 		"--srt-settings", (char *)path, "--allow", "x.org");
-	path = put("srt2.json", "{\"network\": {\"allowAllDomains\": true, \"deniedDomains\": [\"evil.example\"]}}");
-	GIVES("{\"version\":1,\"presets\":[\"open\"],\"deny\":[\"evil.example\"]}", "--srt-settings", (char *)path);
+	path = put("srt2.json", "{\"network\": {\"allowAllDomains\": true, \"deniedDomains\": "
+				"[\"evil.example\"]}}");
+	GIVES("{\"version\":1,\"presets\":[\"open\"],\"deny\":[\"evil.example\"]}",
+		"--srt-settings", (char *)path);
 	REFUSED("--srt-settings: '/nonexistent'", "--srt-settings", "/nonexistent");
 }
 
@@ -338,24 +354,32 @@ static bool mounts(const char *json, const char *want)
 
 TEST(srt_files_become_shares)
 {
-	static const char *const files[] = { "p/", "p/src/", "p/.git/", "p/.git/hooks/", "p/.git/config", "p/.bashrc",
-		"p/src/.vscode/", "p/.claude/", "p/.claude/agents/", "p/.env", "ref/", "p/a/", "p/a/b/", "p/a/b/c/",
-		"p/a/b/.mcp.json", "p/a/b/c/.profile", "q/", NULL };
+	static const char *const files[] = { "p/", "p/src/", "p/.git/", "p/.git/hooks/",
+		"p/.git/config", "p/.bashrc", "p/src/.vscode/", "p/.claude/", "p/.claude/agents/",
+		"p/.env", "ref/", "p/a/", "p/a/b/", "p/a/b/c/", "p/a/b/.mcp.json",
+		"p/a/b/c/.profile", "q/", NULL };
 
 	tree(files);
 	setenv("HOME", test_dir(), 1);
-	CHECK(mounts("{\"filesystem\": {\"allowWrite\": [\"q\", \"/tmp\", \"/dev/null\"], \"allowRead\": [\"./ref/\"],"
+	CHECK(mounts("{\"filesystem\": {\"allowWrite\": [\"q\", \"/tmp\", \"/dev/null\"], "
+		     "\"allowRead\": [\"./ref/\"],"
 		     "\"denyRead\": [\"~/.ssh\", \"/\"], \"denyWrite\": [\"/etc\", \"ref\"]}}",
 		"/q /ref:ro "));
 	CHECK(mounts("{\"filesystem\": {\"allowWrite\": [\"p\"], \"denyWrite\": [\"p/.env\"]}}",
-		"/p /p/a /p/a/b /p/src /p/.env:ro /p/.git /p/.bashrc:ro /p/.claude /p/.git/hooks:ro "
+		"/p /p/a /p/a/b /p/src /p/.env:ro /p/.git /p/.bashrc:ro /p/.claude "
+		"/p/.git/hooks:ro "
 		"/p/.git/config:ro /p/src/.vscode:ro /p/a/b/.mcp.json:ro /p/.claude/agents:ro "));
-	CHECK(mounts("{\"filesystem\": {\"allowWrite\": [\"~/p/src\", \"p/../q\"]}}", "/q /p/src /p/src/.vscode:ro "));
+	CHECK(mounts("{\"filesystem\": {\"allowWrite\": [\"~/p/src\", \"p/../q\"]}}",
+		"/q /p/src /p/src/.vscode:ro "));
 	CHECK(mounts("{\"filesystem\": {\"allowWrite\": [\"p/.git\"], \"allowGitConfig\": true}}",
 		"/p/.git /p/.git/hooks:ro "));
-	CHECK(mounts("{\"filesystem\": {\"allowWrite\": [\"q\"], \"denyWrite\": [\"q\"]}}", "/q:ro "));
-	CHECK(mounts("{\"filesystem\": {\"allowWrite\": [\"p/a\"]}, \"mandatoryDenySearchDepth\": 1}", "/p/a "));
-	CHECK(mounts("{\"filesystem\": {\"denyRead\": [\"~\"], \"allowRead\": [\"p/src\"]}}", "/p/src:ro "));
+	CHECK(mounts(
+		"{\"filesystem\": {\"allowWrite\": [\"q\"], \"denyWrite\": [\"q\"]}}", "/q:ro "));
+	CHECK(mounts(
+		"{\"filesystem\": {\"allowWrite\": [\"p/a\"]}, \"mandatoryDenySearchDepth\": 1}",
+		"/p/a "));
+	CHECK(mounts("{\"filesystem\": {\"denyRead\": [\"~\"], \"allowRead\": [\"p/src\"]}}",
+		"/p/src:ro "));
 }
 
 TEST(srt_files_that_cannot_be_kept_are_errors)
@@ -369,9 +393,11 @@ TEST(srt_files_that_cannot_be_kept_are_errors)
 	tree(files);
 	CHECK(srt_says("{\"filesystem\": {\"allowWrite\": [\"p\"], \"denyRead\": [\"p/.env\"]}}",
 		"filesystem: denyRead: "));
-	CHECK(srt_says("{\"filesystem\": {\"allowRead\": [\"p\"], \"denyRead\": [\"p\"]}}", "cannot be hidden"));
+	CHECK(srt_says("{\"filesystem\": {\"allowRead\": [\"p\"], \"denyRead\": [\"p\"]}}",
+		"cannot be hidden"));
 	CHECK(srt_says("{\"filesystem\": {\"allowWrite\": [\"nothing\"]}}", "allowWrite: "));
-	CHECK(srt_says("{\"filesystem\": {\"allowWrite\": [\"p\"], \"denyWrite\": [\"p/later\"]}}", "make it first"));
+	CHECK(srt_says("{\"filesystem\": {\"allowWrite\": [\"p\"], \"denyWrite\": [\"p/later\"]}}",
+		"make it first"));
 	CHECK(srt_says("{\"filesystem\": {\"allowWrite\": [\"/\"]}}", "all of the host"));
 	CHECK(srt_says("{\"filesystem\": {\"allowWrite\": [\"src/**\"]}}", "patterns do not work"));
 	CHECK(srt_says("{\"filesystem\": {\"denyRead\": [\"*.pem\"]}}", "patterns do not work"));

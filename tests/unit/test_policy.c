@@ -104,24 +104,30 @@ TEST(policy_names_match_whole_and_wildcards_only_below)
 
 TEST(policy_deny_wins_over_everything)
 {
-	auto_policy p = policy("{'presets': ['open'], 'allow': ['bad.x.org', '*.y.org', 'z.org:*'],"
-			       "'deny': ['bad.x.org', '*.y.org', 'z.org:22', '10.0.0.0/8', '1.2.3.0/24:80/tcp']}");
+	auto_policy p = policy(
+		"{'presets': ['open'], 'allow': ['bad.x.org', '*.y.org', 'z.org:*'],"
+		"'deny': ['bad.x.org', '*.y.org', 'z.org:22', '10.0.0.0/8', '1.2.3.0/24:80/tcp']}");
 	struct verdict v;
 
 	CHECK(!allows(p, "bad.x.org", 443) && allows(p, "a.bad.x.org", 443));
-	CHECK(!allows(p, "a.y.org", 443) && !allows(p, "a.b.y.org", 443) && allows(p, "y.org", 443));
+	CHECK(!allows(p, "a.y.org", 443) && !allows(p, "a.b.y.org", 443) &&
+		allows(p, "y.org", 443));
 	CHECK(!allows(p, "z.org", 22) && allows(p, "z.org", 23));
 	v = policy_check_name(p, &(struct net_name){ "a.y.org" }, 443);
 	CHECK(!v.allow && !strcmp(v.rule, "*.y.org") && v.by->deny && !v.raw && !v.terminate);
-	CHECK(!policy_name_known(p, &(struct net_name){ "a.y.org" }, &v) && !strcmp(v.rule, "*.y.org"));
-	CHECK(policy_name_known(p, &(struct net_name){ "z.org" }, &v) && !strcmp(v.rule, "z.org:*"));
-	CHECK(!answer(p, "1.2.3.4", 80) && answer(p, "1.2.3.4", 443) && !answer(p, "10.0.0.1", 443));
+	CHECK(!policy_name_known(p, &(struct net_name){ "a.y.org" }, &v) &&
+		!strcmp(v.rule, "*.y.org"));
+	CHECK(policy_name_known(p, &(struct net_name){ "z.org" }, &v) &&
+		!strcmp(v.rule, "z.org:*"));
+	CHECK(!answer(p, "1.2.3.4", 80) && answer(p, "1.2.3.4", 443) &&
+		!answer(p, "10.0.0.1", 443));
 }
 
 TEST(policy_most_specific_rule_says_whether_raw)
 {
-	auto_policy p = policy("{'allow': ['*.x.org:443:raw', 'api.x.org', '*.db.x.org:443', 'a.y.org:443',"
-			       "'a.y.org:raw', '*.y.org:443']}");
+	auto_policy p =
+		policy("{'allow': ['*.x.org:443:raw', 'api.x.org', '*.db.x.org:443', 'a.y.org:443',"
+		       "'a.y.org:raw', '*.y.org:443']}");
 	struct verdict v = policy_check_name(p, &(struct net_name){ "b.x.org" }, 443);
 
 	CHECK(v.allow && v.raw && !strcmp(v.rule, "*.x.org:443:raw"));
@@ -144,10 +150,12 @@ TEST(policy_open_is_what_is_public_and_nothing_of_the_host)
 	auto_policy r = policy("{'presets': ['open'], 'deny': ['9.9.9.0/24']}");
 
 	CHECK(allows(p, "anything.example", 1) && allows(p, "x", 65535));
-	CHECK(!allows(p, "localhost", 80) && !allows(p, "a.localhost", 80) && !allows(p, "host.den", 80));
+	CHECK(!allows(p, "localhost", 80) && !allows(p, "a.localhost", 80) &&
+		!allows(p, "host.den", 80));
 	CHECK(!allows(p, "x.den", 80));
 	CHECK(policy_check_name(p, &(struct net_name){ "a.b" }, 443).raw);
-	CHECK(p->any_addr && reaches(p, "1.1.1.1", 443, false) && !reaches(p, "1.1.1.1", 443, true));
+	CHECK(p->any_addr && reaches(p, "1.1.1.1", 443, false) &&
+		!reaches(p, "1.1.1.1", 443, true));
 	CHECK(!reaches(p, "10.0.0.1", 443, false) && !reaches(p, "169.254.169.254", 80, false));
 	CHECK(!reaches(p, "::1", 443, false) && reaches(p, "2606:4700::1", 443, false));
 	CHECK(!reaches(p, "1.1.1.1", 0, false));
@@ -160,8 +168,9 @@ TEST(policy_open_is_what_is_public_and_nothing_of_the_host)
 
 TEST(policy_addresses_are_reached_by_range_port_and_protocol)
 {
-	auto_policy p = policy("{'allow': ['10.1.0.0/16:5432', '[fd00::]/8:443', '10.0.0.1:53/udp',"
-			       "'8.8.8.8:53-54'], 'deny': ['10.1.2.0/24', '10.1.3.0/24:5432/udp']}");
+	auto_policy p =
+		policy("{'allow': ['10.1.0.0/16:5432', '[fd00::]/8:443', '10.0.0.1:53/udp',"
+		       "'8.8.8.8:53-54'], 'deny': ['10.1.2.0/24', '10.1.3.0/24:5432/udp']}");
 
 	CHECK(reaches(p, "10.1.0.1", 5432, false) && !reaches(p, "10.1.0.1", 5433, false));
 	CHECK(!reaches(p, "10.1.0.1", 5432, true) && !reaches(p, "10.2.0.1", 5432, false));
@@ -170,14 +179,16 @@ TEST(policy_addresses_are_reached_by_range_port_and_protocol)
 	CHECK(reaches(p, "10.0.0.1", 53, true) && !reaches(p, "10.0.0.1", 53, false));
 	CHECK(reaches(p, "8.8.8.8", 54, false) && !reaches(p, "8.8.8.9", 53, false));
 	CHECK(reaches(p, "::ffff:10.1.0.1", 5432, false));
-	CHECK(answer(p, "10.1.0.1", 5432) && !answer(p, "10.1.0.1", 443) && !answer(p, "10.1.2.1", 5432));
+	CHECK(answer(p, "10.1.0.1", 5432) && !answer(p, "10.1.0.1", 443) &&
+		!answer(p, "10.1.2.1", 5432));
 	CHECK(answer(p, "1.1.1.1", 443) && !answer(p, "10.0.0.1", 53));
 	CHECK(!allows(p, "x.org", 5432));
 }
 
 TEST(policy_a_wide_range_opens_nothing_special)
 {
-	auto_policy p = policy("{'allow': ['0.0.0.0/0:*', '[::]/0:*', '169.254.0.0/16:80', '172.0.0.0/8:80']}");
+	auto_policy p = policy(
+		"{'allow': ['0.0.0.0/0:*', '[::]/0:*', '169.254.0.0/16:80', '172.0.0.0/8:80']}");
 	auto_policy q = policy("{'allow': ['169.254.169.254:80', '127.0.0.0/8:*', '[::1]:80']}");
 	const char *why = NULL;
 	struct net_addr a = addr("169.254.169.254");
@@ -213,22 +224,27 @@ TEST(policy_host_rules_open_the_loopback_by_one_name)
 
 TEST(policy_grants_allow_their_host_and_end_tls)
 {
-	auto_policy p = policy("{'allow': ['*.x.org:*:raw'], 'secrets': ["
-			       "{'name': 'KEY', 'host': 'API.x.org', 'in': ['header:X-Api-Key', 'query:k'],"
-			       " 'env': 'MY_KEY'},"
-			       "{'name': 'KEY', 'host': 'api.y.org', 'port': 8443, 'in': ['query:a', 'query']},"
-			       "{'name': 'AWS', 'host': '*.amazonaws.com', 'in': ['sigv4'], 'access_key': 'AKIA1'}],"
-			       "'identity': {'add': [{'host': 'api.z.org', 'audience': 'https://z'}]}}");
-	struct net_name api = name("api.x.org"), s3 = name("s3.eu.amazonaws.com"), z = name("api.z.org");
+	auto_policy p = policy(
+		"{'allow': ['*.x.org:*:raw'], 'secrets': ["
+		"{'name': 'KEY', 'host': 'API.x.org', 'in': ['header:X-Api-Key', 'query:k'],"
+		" 'env': 'MY_KEY'},"
+		"{'name': 'KEY', 'host': 'api.y.org', 'port': 8443, 'in': ['query:a', 'query']},"
+		"{'name': 'AWS', 'host': '*.amazonaws.com', 'in': ['sigv4'], 'access_key': "
+		"'AKIA1'}],"
+		"'identity': {'add': [{'host': 'api.z.org', 'audience': 'https://z'}]}}");
+	struct net_name api = name("api.x.org"), s3 = name("s3.eu.amazonaws.com"),
+			z = name("api.z.org");
 	struct verdict v = policy_check_name(p, &api, 443);
 
 	CHECK(v.allow && v.terminate && !v.raw && !strcmp(v.rule, "api.x.org:443 (secret KEY)"));
 	v = policy_check_name(p, &api, 444);
 	CHECK(v.allow && !v.terminate && v.raw);
-	CHECK(policy_next_secret(p, &api, 443, -1) == 0 && policy_next_secret(p, &api, 443, 0) == -1);
+	CHECK(policy_next_secret(p, &api, 443, -1) == 0 &&
+		policy_next_secret(p, &api, 443, 0) == -1);
 	CHECK(policy_next_secret(p, &api, 444, -1) == -1);
 	CHECK(p->secrets[0].places == (PLACE_HEADER | PLACE_QUERY));
-	CHECK(!strcmp(p->secrets[0].headers[0], "x-api-key") && !strcmp(p->secrets[0].queries[0], "k"));
+	CHECK(!strcmp(p->secrets[0].headers[0], "x-api-key") &&
+		!strcmp(p->secrets[0].queries[0], "k"));
 	CHECK(!strcmp(p->secrets[0].env, "MY_KEY") && !strcmp(p->secrets[1].env, "KEY"));
 	CHECK(p->secrets[1].port == 8443 && !p->secrets[1].queries); /* any parameter */
 	CHECK(policy_check_name(p, &s3, 443).terminate && policy_next_secret(p, &s3, 443, -1) == 2);
@@ -241,17 +257,21 @@ TEST(policy_grants_allow_their_host_and_end_tls)
 
 TEST(policy_grants_may_be_for_the_loopback_of_the_host)
 {
-	auto_policy p = policy("{'secrets': [{'name': 'K', 'host': 'host', 'port': 8080, 'in': ['bearer']}]}");
+	auto_policy p = policy(
+		"{'secrets': [{'name': 'K', 'host': 'host', 'port': 8080, 'in': ['bearer']}]}");
 	struct net_name host = name("host.den");
 	struct verdict v = policy_check_name(p, &host, 8080);
 
-	CHECK(v.allow && v.terminate && v.host_loopback && policy_next_secret(p, &host, 8080, -1) == 0);
+	CHECK(v.allow && v.terminate && v.host_loopback &&
+		policy_next_secret(p, &host, 8080, -1) == 0);
 	CHECK(!allows(p, "host.den", 443) && !allows(p, "a.host.den", 8080));
-	CHECK(refused("{'secrets': [{'name': 'K', 'host': 'host.den', 'port': 80, 'in': ['bearer']}],"
-		      "'deny': ['host:80']}",
+	CHECK(refused(
+		"{'secrets': [{'name': 'K', 'host': 'host.den', 'port': 80, 'in': ['bearer']}],"
+		"'deny': ['host:80']}",
 		"takes away"));
-	CHECK(refused("{'secrets': [{'name': 'K', 'host': 'host.den', 'port': 80, 'in': ['bearer']}],"
-		      "'allow': ['host:80:raw']}",
+	CHECK(refused(
+		"{'secrets': [{'name': 'K', 'host': 'host.den', 'port': 80, 'in': ['bearer']}],"
+		"'allow': ['host:80:raw']}",
 		"is raw"));
 }
 
@@ -263,15 +283,18 @@ TEST(policy_contradictions_are_refused)
 	CHECK(refused(KEY ", 'deny': ['x.org'], 'allow': ['api.x.org:443:raw']}", "is raw"));
 	policy_free(policy(KEY ", 'deny': ['*.org:80', 'x.org', '*.api.x.org', 'b.x.org'],"
 			       "'allow': ['*.x.org:raw', 'api.x.org:22:raw']}"));
-	CHECK(refused("{'secrets': [{'name': 'A', 'host': '*.a.com', 'in': ['sigv4'], 'access_key': 'A'}],"
+	CHECK(refused("{'secrets': [{'name': 'A', 'host': '*.a.com', 'in': ['sigv4'], "
+		      "'access_key': 'A'}],"
 		      "'deny': ['*.a.com']}",
 		"takes away"));
-	policy_free(policy("{'secrets': [{'name': 'A', 'host': '*.a.com', 'in': ['sigv4'], 'access_key': 'A'}],"
+	policy_free(policy("{'secrets': [{'name': 'A', 'host': '*.a.com', 'in': ['sigv4'], "
+			   "'access_key': 'A'}],"
 			   "'deny': ['b.a.com', 'a.com', '*.b.a.com']}"));
 	CHECK(refused("{'identity': {'add': [{'host': 'a.b', 'audience': 'x'}]}, 'deny': ['*.b']}",
 		"takes away"));
-	CHECK(refused("{'secrets': [{'name': 'K', 'host': 'a.b', 'in': ['basic']}], 'identity': {'add':"
-		      "[{'host': 'a.b', 'audience': 'x'}]}}",
+	CHECK(refused(
+		"{'secrets': [{'name': 'K', 'host': 'a.b', 'in': ['basic']}], 'identity': {'add':"
+		"[{'host': 'a.b', 'audience': 'x'}]}}",
 		"both fill the header authorization"));
 	CHECK(refused("{'identity': {'add': [{'host': 'a.b', 'audience': 'x'},"
 		      "{'host': 'a.b', 'audience': 'y', 'header': 'x-t'}]}}",
@@ -281,35 +304,50 @@ TEST(policy_contradictions_are_refused)
 TEST(policy_secrets_that_make_no_sense_are_refused)
 {
 #define SECRET(s) "{'secrets': [{'name': 'K', 'host': 'a.b', 'in': ['bearer']}, {" s "}]}"
-	CHECK(refused(SECRET("'name': 'L', 'host': 'a.b', 'in': ['basic'], 'env': 'K'"), "another 'env'"));
+	CHECK(refused(SECRET("'name': 'L', 'host': 'a.b', 'in': ['basic'], 'env': 'K'"),
+		"another 'env'"));
 	CHECK(refused(SECRET("'name': 'K', 'host': 'A.b', 'in': ['basic']"), "one 'in'"));
-	CHECK(refused(SECRET("'name': 'L', 'host': '*.c', 'in': ['bearer']"), "secrets[1]: host: a secret goes"));
+	CHECK(refused(SECRET("'name': 'L', 'host': '*.c', 'in': ['bearer']"),
+		"secrets[1]: host: a secret goes"));
 	CHECK(refused(SECRET("'name': 'L', 'host': '10.0.0.1', 'in': ['bearer']"), "certificate"));
 	CHECK(refused(SECRET("'name': 'L', 'host': 'x.den', 'in': ['bearer']"), "den's own"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'a.b:443', 'in': ['bearer']"), "key of its own"));
+	CHECK(refused(
+		SECRET("'name': 'L', 'host': 'a.b:443', 'in': ['bearer']"), "key of its own"));
 	CHECK(refused(SECRET("'name': 'L', 'host': 'https://a.b', 'in': ['bearer']"), "host: "));
 	CHECK(refused(SECRET("'name': 'L', 'in': ['bearer']"), "secrets[1]: 'host' is missing"));
 	CHECK(refused(SECRET("'host': 'c.d', 'in': ['bearer']"), "'name' is missing"));
 	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d'"), "'in' is missing"));
 	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': []"), "'in' is missing"));
 	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': 'bearer'"), "must be a list"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['cookie']"), "no place for a secret"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['header:']"), "not the name of a header"));
+	CHECK(refused(
+		SECRET("'name': 'L', 'host': 'c.d', 'in': ['cookie']"), "no place for a secret"));
+	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['header:']"),
+		"not the name of a header"));
 	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['header:a b']"), "in[0]"));
 	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['header:Host']"), "gate's own"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['header:content-LENGTH']"), "gate's own"));
+	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['header:content-LENGTH']"),
+		"gate's own"));
 	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['query:a&b']"), "parameter"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'port': 0"), "1 to 65535"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'port': 65536"), "1 to 65535"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'port': '443'"), "1 to 65535"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'env': 'A=B'"), "variable"));
-	CHECK(refused(SECRET("'name': 'a-b', 'host': 'c.d', 'in': ['bearer']"), "give one as 'env'"));
+	CHECK(refused(
+		SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'port': 0"), "1 to 65535"));
+	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'port': 65536"),
+		"1 to 65535"));
+	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'port': '443'"),
+		"1 to 65535"));
+	CHECK(refused(
+		SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'env': 'A=B'"), "variable"));
+	CHECK(refused(
+		SECRET("'name': 'a-b', 'host': 'c.d', 'in': ['bearer']"), "give one as 'env'"));
 	CHECK(refused(SECRET("'name': '../x', 'host': 'c.d', 'in': ['bearer']"), "secret's name"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'region': 'eu'"), "sigv4"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['sigv4']"), "'access_key' is missing"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['sigv4', 'body'], 'access_key': 'A'"),
+	CHECK(refused(
+		SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'region': 'eu'"), "sigv4"));
+	CHECK(refused(
+		SECRET("'name': 'L', 'host': 'c.d', 'in': ['sigv4']"), "'access_key' is missing"));
+	CHECK(refused(
+		SECRET("'name': 'L', 'host': 'c.d', 'in': ['sigv4', 'body'], 'access_key': 'A'"),
 		"sent nowhere"));
-	CHECK(refused(SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'hots': 'x'"), "'host'"));
+	CHECK(refused(
+		SECRET("'name': 'L', 'host': 'c.d', 'in': ['bearer'], 'hots': 'x'"), "'host'"));
 #undef SECRET
 }
 
@@ -318,12 +356,14 @@ TEST(policy_secrets_that_make_no_sense_are_refused)
 TEST(policy_errors_name_the_place_and_the_nearest_key)
 {
 	CHECK(refused("{'alow': []}", "policy: unknown key 'alow'; did you mean 'allow'?"));
-	CHECK(refused("{'limits': {'rates': 1}}", "policy: limits: unknown key 'rates'; did you mean 'rate'?"));
+	CHECK(refused("{'limits': {'rates': 1}}",
+		"policy: limits: unknown key 'rates'; did you mean 'rate'?"));
 	CHECK(refused("{'identity': {'audience': []}}", "did you mean 'audiences'?"));
 	CHECK(refused("{'identity': {'add': [{'host': 'a', 'audience': 'b', 'headers': 'x'}]}}",
 		"identity.add[0]: unknown key 'headers'; did you mean 'header'?"));
 	CHECK(refused("{'zzzzzzzz': 1}", "there are version, presets, allow"));
-	CHECK(refused("{'allow': ['x.org', 'y.org:0']}", "policy: allow[1]: 'y.org:0': there is no port 0"));
+	CHECK(refused("{'allow': ['x.org', 'y.org:0']}",
+		"policy: allow[1]: 'y.org:0': there is no port 0"));
 	CHECK(refused("{'allow': ['x.org', 5]}", "allow[1]: must be a text"));
 	CHECK(refused("{'deny': ['x.org:raw']}", "deny[0]: 'x.org:raw': a deny is not raw"));
 	CHECK(refused("{'deny': ['*']}", "leave the * out"));
@@ -395,11 +435,15 @@ TEST(policy_prints_what_it_reads)
 		"'allow': ['Example.com', '*.example.com:443', '10.1.0.0/16:5432', 'host:8080'],"
 		"'deny': ['bad.example.com', '10.1.2.0/24'],"
 		"'limits': {'rate': '10M', 'bytes': '1G', 'connections': 256},"
-		"'secrets': [{'name': 'K', 'host': 'k.example', 'in': ['header:X-Key', 'bearer', 'query:q']},"
-		"{'name': 'AWS', 'host': '*.amazonaws.com', 'in': ['sigv4'], 'access_key': 'AKIA', 'region': "
+		"'secrets': [{'name': 'K', 'host': 'k.example', 'in': ['header:X-Key', 'bearer', "
+		"'query:q']},"
+		"{'name': 'AWS', 'host': '*.amazonaws.com', 'in': ['sigv4'], 'access_key': 'AKIA', "
+		"'region': "
 		"'eu-west-1', 'service': 's3'}],"
-		"'identity': {'org': 'O\\u00f6', 'task': 't', 'scopes': ['a:b'], 'audiences': ['https://i'],"
-		"'add': [{'host': 'i.example', 'port': 8443, 'audience': 'https://i', 'header': 'X-T'}]},"
+		"'identity': {'org': 'O\\u00f6', 'task': 't', 'scopes': ['a:b'], 'audiences': "
+		"['https://i'],"
+		"'add': [{'host': 'i.example', 'port': 8443, 'audience': 'https://i', 'header': "
+		"'X-T'}]},"
 		"'resolver': ['127.0.0.1:5353', '::1', '10.0.0.1'], 'proxy_env': true}";
 	auto_policy p = policy(whole);
 	auto_buf once = { 0 }, twice = { 0 };
@@ -413,7 +457,8 @@ TEST(policy_prints_what_it_reads)
 	CHECK(strstr(buf_str(&once), "\"presets\":[\"registries\",\"git\"]"));
 	CHECK(strstr(buf_str(&once), "\"rate\":10485760,\"bytes\":1073741824"));
 	CHECK(strstr(buf_str(&once), "\"allow\":[\"example.com\",\"*.example.com:443\""));
-	CHECK(strstr(buf_str(&once), "\"resolver\":[\"127.0.0.1:5353\",\"[::1]:53\",\"10.0.0.1:53\"]"));
+	CHECK(strstr(
+		buf_str(&once), "\"resolver\":[\"127.0.0.1:5353\",\"[::1]:53\",\"10.0.0.1:53\"]"));
 	CHECK(strstr(buf_str(&once), "\"header\":\"x-t\"") && !strstr(buf_str(&once), "debian"));
 	policy_free(q);
 	once.len = 0;
@@ -427,13 +472,15 @@ TEST(policy_prints_what_it_reads)
 
 TEST(policy_classes_are_all_sets_that_a_name_can_have)
 {
-	auto_policy p = policy("{'allow': ['a.x', '*.x:22', 'b.a.x:5000-6000', '*.a.x:80', 'host:9', 'q:22'],"
-			       "'deny': ['c.x:22', '*.b.x:22', 'd.x:80', '10.0.0.0/8']}");
+	auto_policy p = policy(
+		"{'allow': ['a.x', '*.x:22', 'b.a.x:5000-6000', '*.a.x:80', 'host:9', 'q:22'],"
+		"'deny': ['c.x:22', '*.b.x:22', 'd.x:80', '10.0.0.0/8']}");
 	static const struct {
 		const char *name;
 		int lo[4];
 	} all[] = { { "a.x", { 22, 80, 443 } }, { "e.x", { 22 } }, { "b.a.x", { 22, 80, 5000 } },
-		{ "c.a.x", { 22, 80 } }, { "host.den", { 9 } }, { "d.x", { 22 } }, { "f.e.x", { 22 } } };
+		{ "c.a.x", { 22, 80 } }, { "host.den", { 9 } }, { "d.x", { 22 } },
+		{ "f.e.x", { 22 } } };
 	struct port_set classes[POLICY_CLASSES_MAX];
 	unsigned n = policy_port_classes(p, classes, POLICY_CLASSES_MAX);
 
@@ -454,7 +501,8 @@ TEST(policy_classes_are_all_sets_that_a_name_can_have)
 	CHECK(policy_class_of(p, &(struct net_name){ "a.b.x" }) == POLICY_NO_CLASS);
 	CHECK(policy_class_of(p, &(struct net_name){ "x" }) == POLICY_NO_CLASS);
 	CHECK(!policy_name_known(p, &(struct net_name){ "c.x" }, NULL));
-	CHECK(policy_class_of(p, &(struct net_name){ "q" }) == policy_class_of(p, &(struct net_name){ "e.x" }));
+	CHECK(policy_class_of(p, &(struct net_name){ "q" }) ==
+		policy_class_of(p, &(struct net_name){ "e.x" }));
 }
 
 TEST(policy_too_many_classes_become_one_with_all)
@@ -496,7 +544,8 @@ TEST(policy_agrees_with_a_plain_reading_of_its_rules)
 		buf_addstr(&json, "{");
 		for (int deny = 0; deny < 2; deny++) {
 			buf_addf(&json, "%s\"%s\":[", deny ? "," : "", deny ? "deny" : "allow");
-			for (unsigned i = deny ? n / 2 : 0, first = i; i < (deny ? n : n / 2); i++) {
+			for (unsigned i = deny ? n / 2 : 0, first = i; i < (deny ? n : n / 2);
+				i++) {
 				char text[64] = "";
 				unsigned depth = 1 + any(&seed, 3);
 
@@ -506,8 +555,10 @@ TEST(policy_agrees_with_a_plain_reading_of_its_rules)
 					strcat(text, labels[any(&seed, 3)]);
 				}
 				depth = 1 + any(&seed, 3);
-				snprintf(text + strlen(text), 20, ":%u-%u", depth, 4 + any(&seed, 3));
-				CHECK(policy_rule_parse(text, deny, false, &rules[i], NULL, &err) == 0);
+				snprintf(text + strlen(text), 20, ":%u-%u", depth,
+					4 + any(&seed, 3));
+				CHECK(policy_rule_parse(text, deny, false, &rules[i], NULL, &err) ==
+					0);
 				buf_addf(&json, "%s\"%s\"", i > first ? "," : "", text);
 			}
 			buf_addstr(&json, "]");
@@ -551,7 +602,8 @@ TEST(policy_presets_parse_and_say_what_they_promise)
 	CHECK(allows(p, "proxy.golang.org", 443) && allows(p, "rubygems.org", 443));
 	CHECK(allows(p, "de.archive.ubuntu.com", 80) && !allows(p, "deb.debian.org", 22));
 	CHECK(!allows(p, "people.debian.org", 80) && !allows(p, "github.com", 443));
-	CHECK(allows(g, "github.com", 22) && allows(g, "github.com", 443) && allows(g, "gitlab.com", 22));
+	CHECK(allows(g, "github.com", 22) && allows(g, "github.com", 443) &&
+		allows(g, "gitlab.com", 22));
 	CHECK(allows(l, "api.anthropic.com", 443) && !allows(l, "api.anthropic.com", 80));
 	CHECK(!strcmp(policy_check_name(l, &(struct net_name){ "api.openai.com" }, 443).rule,
 		"api.openai.com:443 (preset llm)"));
@@ -595,10 +647,12 @@ TEST(policy_schema_and_parser_know_the_same_keys)
 	same_keys(json_object_get(props, "limits"), "limits");
 	same_keys(secrets, "secrets");
 	same_keys(identity, "identity");
-	same_keys(json_object_get(json_object_get(json_object_get(identity, "properties"), "add"), "items"),
+	same_keys(json_object_get(
+			  json_object_get(json_object_get(identity, "properties"), "add"), "items"),
 		"add");
 	CHECK(!policy_keys("nothing"));
-	presets = json_object_get(json_object_get(json_object_get(props, "presets"), "items"), "enum");
+	presets = json_object_get(
+		json_object_get(json_object_get(props, "presets"), "items"), "enum");
 	for (const struct policy_preset *t = policy_presets; t->name; t++, n++)
 		CHECK(!strcmp(json_string_value(json_array_get(presets, n)), t->name));
 	CHECK(json_array_size(presets) == n);
@@ -612,7 +666,8 @@ TEST(policy_schema_and_parser_know_the_same_keys)
 /* The examples of the schema are policies, and its required keys are required. */
 TEST(policy_schema_gives_examples_that_parse)
 {
-	json_t *j = json_loads(policy_schema, 0, NULL), *props = json_object_get(j, "properties"), *p;
+	json_t *j = json_loads(policy_schema, 0, NULL), *props = json_object_get(j, "properties"),
+	       *p;
 	static const char *const lists[] = { "allow", "deny" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
