@@ -18,6 +18,9 @@ test="$build bash git python3 procps util-linux uidmap sudo e2fsprogs mandoc cla
 # docker-registry, skopeo, openssl, iproute2: a registry on the loopback, and what fills it. umoci: takes
 # what is exported.
 test="$test docker-registry skopeo openssl iproute2 umoci xz-utils busybox-static"
+# What goes through the gate in tests. sshd is used where it is there, and not asked for: its package
+# opens a port of the machine.
+test="$test curl nodejs openssh-client bind9-dnsutils netcat-openbsd iputils-ping"
 # zsh, fish: to complete in them.
 test="$test zsh fish"
 fuzz="$build clang libclang-rt-dev"

@@ -114,6 +114,12 @@ void json_bool(struct json *j, const char *key, bool v)
 	buf_addstr(&j->b, v ? "true" : "false");
 }
 
+void json_raw(struct json *j, const char *key, const char *text)
+{
+	key_out(j, key);
+	buf_addstr(&j->b, text);
+}
+
 void json_nothing(struct json *j, const char *key)
 {
 	key_out(j, key);

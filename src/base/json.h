@@ -23,6 +23,7 @@ void json_u64(struct json *j, const char *key, uint64_t v);
 void json_i64(struct json *j, const char *key, int64_t v);
 void json_bool(struct json *j, const char *key, bool v);
 void json_nothing(struct json *j, const char *key);
+void json_raw(struct json *j, const char *key, const char *text); /* text is JSON that we made */
 /* RFC 3339 in UTC from Unix milliseconds; 0: null */
 void json_time(struct json *j, const char *key, int64_t wall_ms);
 

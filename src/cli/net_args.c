@@ -265,6 +265,40 @@ static int add_secrets(json_t *j, char *const *secrets, struct den_err *err)
 	return 0;
 }
 
+/* --trust: texts of files; what is in them is checked with the policy. */
+static int add_trust(json_t *j, char *const *paths, struct den_err *err)
+{
+	json_t *had = json_object_get(j, "trust");
+
+	if (json_is_string(had)) { /* of the policy that is added to */
+		json_t *list = json_pack("[O]", had);
+
+		json_object_set_new(j, "trust", list);
+	}
+	for (; paths && *paths; paths++) {
+		auto_fd fd = open(*paths, O_RDONLY | O_CLOEXEC);
+		auto_free char *text = NULL;
+		auto_policy p = NULL;
+		auto_free char *alone = NULL;
+		auto_json one = json_object();
+		size_t n;
+
+		if (fd < 0)
+			return den_fail_sys(err, errno, "--trust '%.80s'", *paths);
+		if (fd_read_all(fd, POLICY_TRUST_MAX, &text, &n, err) < 0)
+			return den_wrap(err, "--trust '%.80s'", *paths);
+		json_object_set_new(one, "trust", json_stringn(text, n));
+		alone = json_dumps(one, JSON_COMPACT);
+		/* by itself, for an error that names the file */
+		if (!alone || !json_object_get(one, "trust"))
+			return den_fail(err, DEN_INVALID, 0, "--trust '%.80s': not a text with certificates (PEM)", *paths);
+		if (policy_parse(alone, strlen(alone), &p, err) < 0)
+			return den_wrap(err, "--trust '%.80s'", *paths);
+		add_text(list_of(j, "trust"), p->trust);
+	}
+	return 0;
+}
+
 static void add_limits(json_t *j, const struct args *a)
 {
 	const struct {
@@ -291,7 +325,8 @@ static int add_options(json_t *j, const struct args *a, struct den_err *err)
 		json_object_set_new(j, "proxy_env", json_true());
 	add_limits(j, a);
 	if (drop_rules(j, a->drop, err) < 0 || add_rules(j, "allow", a->allow, err) < 0 ||
-		add_rules(j, "deny", a->deny, err) < 0 || add_secrets(j, a->secrets, err) < 0)
+		add_rules(j, "deny", a->deny, err) < 0 || add_secrets(j, a->secrets, err) < 0 ||
+		add_trust(j, a->trust, err) < 0)
 		return -1;
 	return 0;
 }
@@ -321,7 +356,8 @@ static const char *first_addition(const struct args *a)
 		{ a->net_rate, "net-rate" }, { a->net_bytes, "net-bytes" },
 		{ a->net_conns, "net-conns" }, { a->secrets, "secret" },
 		{ a->audiences, "audience" }, { a->proxy_env, "proxy-env" },
-		{ a->srt_settings, "srt-settings" }, { a->drop, "drop" } };
+		{ a->srt_settings, "srt-settings" }, { a->drop, "drop" },
+		{ a->trust, "trust" } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		if (all[i].given)

@@ -57,6 +57,8 @@ const struct option_def options_net[] = {
 		"sigv4=KEYID; with ,env=VAR; may be repeated" },
 	{ "audience", 0, OPT_LIST, FIELD(audiences), "URL",
 		"for whom the box may get tokens; may be repeated" },
+	{ "trust", 0, OPT_LIST, FIELD(trust), "FILE",
+		"certificates (PEM) that the box and its gate trust besides the host's; may be repeated" },
 	{ "proxy-env", 0, OPT_FLAG, FIELD(proxy_env), NULL,
 		"set http_proxy and its like, for programs that insist" },
 	{ 0 },

@@ -31,6 +31,7 @@ void args_free(struct args *a)
 	strv_free(a->secrets);
 	strv_free(a->audiences);
 	strv_free(a->drop);
+	strv_free(a->trust);
 	free(a->words);
 	free(a->seen);
 	args_init(a);

@@ -67,7 +67,7 @@ struct args {
 	/* secrets and identity */
 	const char *audience, *alg, *issuer;
 	/* the network */
-	char **allow, **deny, **presets, **secrets, **audiences, **drop;
+	char **allow, **deny, **presets, **secrets, **audiences, **drop, **trust;
 	const char *policy, *srt_settings;
 	uint64_t net_rate, net_bytes, net_conns;
 	bool proxy_env, clear;

@@ -32,7 +32,14 @@ void show_box_json(struct json *j, const char *key, const struct den_box_info *i
 	json_str(j, "reason", i->reason);
 	json_str(j, "template", i->template_name);
 	json_str(j, "wall", i->wall);
-	json_str(j, "net", i->net);
+	json_str(j, "net", i->policy || i->policy_name ? "policy" : i->net);
+	if (i->policy)
+		json_raw(j, "policy", i->policy);
+	else
+		json_nothing(j, "policy");
+	json_str(j, "policy_name", i->policy_name);
+	json_u64(j, "policy_generation", i->generation);
+	show_strings_json(j, "ports", i->publish);
 	json_str(j, "hostname", i->hostname);
 	json_str(j, "user", i->user);
 	json_str(j, "workdir", i->workdir);

@@ -57,6 +57,18 @@ static void limits_text(struct buf *out, const struct den_box_info *i)
 	}
 }
 
+static void net_text(struct buf *out, const struct den_box_info *i)
+{
+	auto_buf b = { 0 };
+
+	if (i->policy || i->policy_name)
+		buf_addf(&b, "policy%s%s, generation %llu", i->policy_name ? " " : "",
+			i->policy_name ? i->policy_name : "", (unsigned long long)i->generation);
+	show_line(out, "net", b.len ? buf_str(&b) : i->net);
+	for (size_t p = 0; i->publish && i->publish[p]; p++)
+		show_line(out, "port", i->publish[p]);
+}
+
 static void box_text(struct buf *out, const struct den_box_info *i)
 {
 	show_line(out, "id", i->id);
@@ -65,7 +77,7 @@ static void box_text(struct buf *out, const struct den_box_info *i)
 	show_line(out, "reason", i->reason);
 	show_line(out, "template", i->template_name);
 	show_line(out, "wall", i->wall);
-	show_line(out, "net", i->net);
+	net_text(out, i);
 	show_line(out, "hostname", i->hostname);
 	show_line(out, "user", i->user);
 	show_line(out, "workdir", i->workdir);

@@ -138,18 +138,25 @@ int config_parse(const char *json, size_t len, struct config **ret, struct den_e
 SSL_CTX *config_client(struct gate *g, struct config *c, struct den_err *err)
 {
 	auto_free char *pem = NULL;
+	const char *trust = c->policy->trust;
+	size_t more = trust ? strlen(trust) : 0;
 	ssize_t n = 0, got;
 
 	if (c->client)
 		return c->client;
-	if (g->bundle_fd < 0) {
+	if (g->bundle_fd < 0 && !trust) {
 		den_fail(err, DEN_UNSUPPORTED, 0,
 			"this host has no certificates to trust; install the package ca-certificates");
 		return NULL;
 	}
-	pem = mem_alloc(BUNDLE_MAX);
-	while (n < (ssize_t)BUNDLE_MAX && (got = pread(g->bundle_fd, pem + n, BUNDLE_MAX - (size_t)n, n)) > 0)
+	pem = mem_alloc(BUNDLE_MAX + more + 1);
+	while (g->bundle_fd >= 0 && n < (ssize_t)BUNDLE_MAX && (got = pread(g->bundle_fd, pem + n, BUNDLE_MAX - (size_t)n, n)) > 0)
 		n += got;
+	if (trust) {
+		pem[n++] = '\n';
+		memcpy(pem + n, trust, more);
+		n += (ssize_t)more;
+	}
 	c->client = tls_client_context(pem, (size_t)n, err);
 	return c->client;
 }

@@ -164,22 +164,27 @@ static int on_token(struct gate *g, const struct wire_frame *f, struct den_err *
 
 /* ---- frames ---- */
 
-static int on_port(struct gate *g, const struct wire_frame *f, struct den_err *err)
+/* With a descriptor: opens it. With F_FLAGS: is it open? Neither: closes it. */
+static int on_port(struct gate *g, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	struct wire_reader rd = wire_reader(f->p, f->len);
 	struct wire_value v;
-	uint64_t port = 0;
+	uint64_t port = 0, asks = 0;
 	int fd = -1;
 
 	while (wire_next(&rd, &v, NULL) > 0)
-		if (v.tag == F_PORT && wire_u64(&v, 65535, &port, err) < 0)
+		if ((v.tag == F_PORT && wire_u64(&v, 65535, &port, err) < 0) ||
+			(v.tag == F_FLAGS && wire_u64(&v, 1, &asks, err) < 0))
 			return -1;
 	(void)conn_take_fds(&g->ctl, &fd, 1);
 	if (!port) {
 		fd_close(&fd);
 		return den_fail(err, DEN_INVALID, 0, "no port");
 	}
-	inbound_port(g, (uint16_t)port, fd);
+	if (asks && fd < 0)
+		wire_put_u64(out, F_COUNT, inbound_has(g, (uint16_t)port));
+	else
+		inbound_port(g, (uint16_t)port, fd);
 	return 0;
 }
 
@@ -199,7 +204,7 @@ static void on_frame(struct conn *c, const struct wire_frame *f)
 		r = 0;
 		break;
 	case WM_GATE_PORT:
-		r = on_port(g, f, &err);
+		r = on_port(g, f, &out, &err);
 		break;
 	case WM_GATE_TOKEN: /* an answer */
 		(void)on_token(g, f, &err);

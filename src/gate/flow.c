@@ -321,7 +321,7 @@ void flow_go(struct flow *f)
 		(void)connected(f);
 	if (f->ended || f->check == CHECK_LINGER)
 		return;
-	if (f->check == CHECK_WAIT && f->box_ready) {
+	if (f->check == CHECK_WAIT && (f->box_ready & ~(uint32_t)EPOLLOUT)) { /* room is nothing to look at */
 		f->box_ready = 0;
 		if (f->proxy)
 			flow_look_proxy(f);

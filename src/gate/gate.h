@@ -144,6 +144,7 @@ int ident_take(struct gate *g, int listen_fd, struct den_err *err);
 void ident_tick(struct gate *g, int64_t now);
 
 /* inbound.c */
+bool inbound_has(const struct gate *g, uint16_t port);
 void inbound_port(struct gate *g, uint16_t port, int listen_fd);
 void inbound_sockets(struct gate *g, int fd);
 void inbound_tick(struct gate *g);

@@ -130,6 +130,14 @@ static void on_ready(struct loop_source *src, uint32_t events)
 	spare_ask(g);
 }
 
+bool inbound_has(const struct gate *g, uint16_t port)
+{
+	list_for_each(l, (struct list *)&g->ports)
+		if (CONTAINER_OF(l, struct port, link)->port == port)
+			return true;
+	return false;
+}
+
 void inbound_port(struct gate *g, uint16_t port, int listen_fd)
 {
 	struct port *p;

@@ -39,6 +39,7 @@ void policy_free(struct policy *p)
 	strv_free(p->identity.scopes);
 	strv_free(p->identity.audiences);
 	strv_free(p->presets);
+	free(p->trust);
 	free(p->slots);
 	free(p);
 }
@@ -430,6 +431,8 @@ void policy_print(const struct policy *p, struct buf *out)
 	print_secrets(&j, p);
 	print_identity(&j, p);
 	print_resolvers(&j, p);
+	if (p->trust)
+		json_str(&j, "trust", p->trust);
 	if (p->proxy_env)
 		json_bool(&j, "proxy_env", true);
 	json_close(&j, '}');

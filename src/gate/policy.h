@@ -33,6 +33,7 @@ enum {
 	POLICY_ADDS_MAX = 64,
 	POLICY_TEXTS_MAX = 64, /* scopes, audiences; places of a secret */
 	POLICY_RESOLVERS_MAX = 8,
+	POLICY_TRUST_MAX = 64 << 10, /* bytes of certificates */
 	POLICY_PORTS_MAX = 16,	/* ranges in a set */
 	POLICY_CLASSES_MAX = 64, /* distinct sets of ports */
 	POLICY_CONNECTIONS_MAX = 65536,
@@ -125,6 +126,7 @@ struct policy {
 	} identity;
 	struct policy_resolver resolvers[POLICY_RESOLVERS_MAX];
 	unsigned n_resolvers; /* 0: the host's own */
+	char *trust; /* certificates (PEM) that are trusted besides the host's; NULL: none */
 	bool proxy_env;
 	bool any_addr; /* public addresses may be reached without a name (preset open) */
 

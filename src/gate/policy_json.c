@@ -21,7 +21,7 @@ static void json_freep(json_t **j)
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 static const char *const keys_policy[] = { "version", "presets", "allow", "deny", "limits",
-	"secrets", "identity", "resolver", "proxy_env", NULL };
+	"secrets", "identity", "resolver", "trust", "proxy_env", NULL };
 static const char *const keys_limits[] = { "rate", "bytes", "connections", NULL };
 static const char *const keys_secrets[] = { "name", "host", "port", "in", "env", "access_key",
 	"region", "service", NULL };
@@ -532,7 +532,8 @@ static int read_policy(const json_t *j, struct policy *p, struct den_err *err)
 	if (read_presets(j, p, err) < 0 || read_rules(j, "allow", p, err) < 0 ||
 		read_rules(j, "deny", p, err) < 0 || read_limits(j, p, err) < 0 ||
 		read_secrets(j, p, err) < 0 || read_identity(j, p, err) < 0 ||
-		read_resolvers(j, p, err) < 0)
+		read_resolvers(j, p, err) < 0 ||
+		policy_trust_read(json_object_get(j, "trust"), &p->trust, err) < 0)
 		return -1;
 	return policy_finish(p, err);
 }

@@ -12,5 +12,7 @@ int policy_finish(struct policy *p, struct den_err *err);
 void policy_index(struct policy *p);
 /* A header's name, as RFC 9110 has it, in lower case; one that decides about framing is refused. */
 int policy_header_parse(const char *text, char **ret, struct den_err *err);
+/* The value of "trust" (json_t; NULL: none) becomes one text; *ret stays as it is where there is none. */
+int policy_trust_read(const void *value, char **ret, struct den_err *err);
 bool policy_secret_name_ok(const char *text);
 bool policy_env_name_ok(const char *text);

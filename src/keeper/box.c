@@ -152,7 +152,7 @@ static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, 
 		.n_trees = k->tmpl.n_trees, .fsfd = k->fsfd, .fs_path = k->fs_path,
 		.init_path = *init_path, .listen_fd = -1,
 		.ids = wall_ids(NULL), .id_base = base, .owners = k->tmpl.owners_path,
-		.run_path = *run_path, .trust = k->gate->terminates,
+		.run_path = *run_path, .trust = k->gate->trusts,
 		.host_net = !strcmp(k->row.info.spec.net, "host-test"), .cloned = on_cloned, .user = k,
 	};
 	snprintf(p->boot_id, sizeof(p->boot_id), "%s", k->row.info.boot_id);

@@ -315,7 +315,7 @@ static int setup(struct kgate *g, struct den_err *err)
 {
 	auto_fd sockets = -1, bundle = -1, identity = -1;
 	int fds[3], n = 0, r;
-	uint64_t flags = 0;
+	uint64_t flags = 0, ended;
 	auto_buf b = { 0 }, config = { 0 };
 
 	if (plumb(g, &sockets, err) < 0)
@@ -342,7 +342,12 @@ static int setup(struct kgate *g, struct den_err *err)
 	r = gate_ask(g, WM_GATE_SETUP, &b, fds, n, err);
 	explicit_bzero(config.p, config.len);
 	explicit_bzero(b.p, b.len);
-	return r < 0 ? -1 : ports_publish(g, err);
+	if (r < 0)
+		return -1;
+	ended = g->ended; /* before other answers come */
+	r = ports_publish(g, err);
+	g->ended = ended;
+	return r;
 }
 
 static int bring_up(struct kgate *g, struct den_err *err)

@@ -25,6 +25,7 @@ struct kgate {
 	struct policy *policy; /* what holds; never NULL */
 	char **env;	       /* for programs in the box: placeholders, certificates, proxy */
 	bool terminates;       /* TLS ends at the gate for some host */
+	bool trusts;	       /* the box has a bundle of its own: the gate's authority, the policy's */
 	bool unused;	       /* what the row says has not been looked at yet */
 	/* of a change under way: */
 	char *ca_key, *ca_cert;

@@ -60,7 +60,7 @@ static void env_proxy(struct kgate *g)
 	env_put(g, "NO_PROXY", "localhost,127.0.0.1,::1");
 }
 
-static int write_bundle(struct kgate *g, int dir, struct den_err *err)
+static int write_bundle(const char *own, int dir, struct den_err *err)
 {
 	auto_fd fd = open(BUNDLE, O_RDONLY | O_CLOEXEC);
 	auto_free char *host = NULL;
@@ -69,23 +69,25 @@ static int write_bundle(struct kgate *g, int dir, struct den_err *err)
 
 	if (fd >= 0 && fd_read_all(fd, BUNDLE_MAX, &host, &n, err) == 0)
 		buf_add(&b, host, n);
-	buf_addf(&b, "%s%s", b.len && b.p[b.len - 1] != '\n' ? "\n" : "", g->ca_cert);
+	buf_addf(&b, "%s%s", b.len && b.p[b.len - 1] != '\n' ? "\n" : "", own);
 	return file_replace_at(dir, "ca-bundle.pem", b.p, b.len, 0644, err);
 }
 
 int gate_files(struct kgate *g, struct den_err *err)
 {
 	auto_fd dir = openat(g->k->boxfd, GATE_RUN, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	auto_buf own = { 0 };
 
 	if (dir < 0)
 		return den_fail_sys(err, errno, "open '%s'", GATE_RUN);
 	if (!g->n_denials && faccessat(dir, "denials", F_OK, 0) < 0 &&
 		file_replace_at(dir, "denials", "", 0, 0644, err) < 0)
 		return -1;
-	if (!g->ca_cert)
+	if (!g->trusts)
 		return 0;
-	return file_replace_at(dir, "ca.pem", g->ca_cert, strlen(g->ca_cert), 0644, err) < 0 ? -1 :
-											      write_bundle(g, dir, err);
+	buf_addf(&own, "%s%s", g->ca_cert ? g->ca_cert : "", g->policy->trust ? g->policy->trust : "");
+	return file_replace_at(dir, "ca.pem", own.p, own.len, 0644, err) < 0 ? -1 :
+										  write_bundle(buf_str(&own), dir, err);
 }
 
 /* ---- from the vault ---- */
@@ -161,15 +163,17 @@ int gate_load(struct kgate *g, struct den_err *err)
 	strv_free(g->env);
 	g->env = NULL;
 	g->terminates = p->n_secrets || p->identity.n_adds;
+	g->trusts = g->terminates || p->trust;
 	if (load_secrets(g, err) < 0)
 		return -1;
 	if (p->proxy_env)
 		env_proxy(g);
-	if (!g->terminates)
-		return 0;
-	env_trust(g);
 	free(g->ca_cert);
 	g->ca_cert = NULL;
+	if (g->trusts)
+		env_trust(g);
+	if (!g->terminates)
+		return 0;
 	return vault_box_ca(g->k->store->path, g->k->id.s, g->k->row.info.created_ms, &g->ca_cert, &g->ca_key, err);
 }
 

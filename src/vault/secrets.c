@@ -53,6 +53,12 @@ static ssize_t value_member(const json_t *req, uint8_t *to, struct den_err *err)
 			VALUE_MAX);
 	if (n == 0)
 		return den_fail(err, DEN_INVALID, 0, "the value is empty");
+	if (n < VALUE_MIN)
+		return den_fail(err, DEN_INVALID, 0,
+			"the value has %zd bytes; a secret has %d or more: a shorter one can be guessed, and "
+			"answers from its host would have the same letters replaced where they mean "
+			"something else",
+			n, VALUE_MIN);
 	for (ssize_t i = 0; i < n; i++)
 		if (to[i] == '\0' || to[i] == '\r' || to[i] == '\n')
 			return den_fail(err, DEN_INVALID, 0,

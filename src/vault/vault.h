@@ -25,6 +25,7 @@
 
 #define MASTER_SIZE 32
 #define VALUE_MAX (64U << 10)
+#define VALUE_MIN 8
 #define NAME_LEN_MAX 64
 #define SECRETS_MAX 1000
 

@@ -275,6 +275,10 @@ for line in sys.stdin:
 sys.exit(bad > 0)' <requests
 	want_rc 0
 	evil_free
+	# so that a log without it proves something
+	den policy set "$b" --allow a.test:80:raw >/dev/null
+	poke "$b" http a.test 80 'GET /evil HTTP/1.1\r\nHost: evil.test\r\n\r\n'
+	want_came '^http .* /evil evil.test'
 }
 
 #@ root user net

@@ -13,6 +13,7 @@ A raw connection says in one byte what it wants:
 import asyncio
 import hashlib
 import os
+import resource
 import socket
 import struct
 import sys
@@ -274,6 +275,8 @@ async def churn(seconds):
 
 def main():
     global PORT
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if sys.argv[1] == "serve":
         asyncio.run(serve(sys.argv[2]))
         return
