@@ -59,6 +59,7 @@ test: deps-test build asan clang check
 bench: deps-bench build
 	bench/run.py --build build
 	bench/store.py --build build
+	bench/gate.py --build build
 
 fuzz: deps-fuzz
 	test -f build-fuzz/build.ninja || \
@@ -66,6 +67,7 @@ fuzz: deps-fuzz
 	scripts/fuzz.sh build-fuzz $(FUZZ_SECONDS)
 
 soak: deps-test build
+	LOAD_SCALE=54 tests/run --build build --no-unit --slow 20 --jobs 1 --filter '^gate_load'
 	DEN=$(CURDIR)/build/den tests/fault/run $(SOAK_OPERATIONS)
 	for pool in btrfs plain; do \
 		for how in '' --kill --full --power; do \

@@ -590,12 +590,15 @@ void den_policy_free(struct den_policy *p); /* NULL is allowed */
  * den_policy_set() - change what a box may reach, also while it runs
  * @json: the box's own policy; or @name: a stored one that it follows from now on. Both NULL: what it has is
  *        read anew
+ * @expect: the generation that it must have now, else DEN_CONFLICT and nothing changes: for who changes what
+ *          den_policy_get() gave. DEN_ANY_GENERATION: whatever it has
  * @ret_generation, @ret_ended: the new generation, connections that were ended; may be NULL
  *
  * When it returns, the new policy is in force and on disk, and no connection is left that it forbids.
  */
-int den_policy_set(struct den_box *box, const char *json, const char *name, uint64_t *ret_generation,
-	uint64_t *ret_ended, struct den_err *err);
+#define DEN_ANY_GENERATION UINT64_MAX
+int den_policy_set(struct den_box *box, const char *json, const char *name, uint64_t expect,
+	uint64_t *ret_generation, uint64_t *ret_ended, struct den_err *err);
 /** den_policy_save() - keep a policy by name; boxes that follow the name have it when this returns */
 int den_policy_save(struct den *d, const char *name, const char *json, struct den_err *err);
 int den_policy_load(struct den *d, const char *name, char **ret, struct den_err *err); /* free() it */

@@ -25,7 +25,7 @@ test="$test curl nodejs openssh-client bind9-dnsutils netcat-openbsd iputils-pin
 test="$test zsh fish"
 fuzz="$build clang libclang-rt-dev"
 vm="$build python3 qemu-system-x86 mmdebstrap e2fsprogs"
-bench="$build python3 bubblewrap crun runc"
+bench="$build python3 bubblewrap crun runc slirp4netns passt socat ripgrep"
 lint="$build python3 mandoc shellcheck clang-format"
 
 say() {

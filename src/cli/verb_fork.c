@@ -64,7 +64,7 @@ static int fork_policy(struct den_box *made, const struct args *a, struct den_er
 	else if (!net_args_given(a))
 		return 0;
 	if (den_policy_get(made, &had, err) == 0 && net_args_make(a, had->json, &n, err) == 0)
-		r = den_policy_set(made, n.policy, n.name, NULL, NULL, err);
+		r = den_policy_set(made, n.policy, n.name, DEN_ANY_GENERATION, NULL, NULL, err);
 	den_policy_free(had);
 	if (r < 0)
 		den_box_delete(made, true, NULL);

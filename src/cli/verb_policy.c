@@ -8,6 +8,8 @@
 #include "strv.h"
 #include "verbs.h"
 
+#define SET_TRIES 50 /* each failure is another's success */
+
 /* ---- set ------------------------------------------------------------------------------------- */
 
 static const struct option_def set_options[] = {
@@ -31,8 +33,9 @@ static struct args with_rules(const struct args *a)
 	return own;
 }
 
-static int set_make(
-	struct den_box *box, const struct args *a, struct net_args *ret, struct den_err *err)
+/* *expect: the generation of what was read and changed, if it was. */
+static int set_make(struct den_box *box, const struct args *a, struct net_args *ret, uint64_t *expect,
+	struct den_err *err)
 {
 	auto_free char *base = NULL;
 	struct den_policy *had = NULL;
@@ -54,6 +57,7 @@ static int set_make(
 		if (den_policy_get(box, &had, err) < 0)
 			return -1;
 		base = had->json ? mem_strdup(had->json) : NULL;
+		*expect = had->generation;
 		den_policy_free(had);
 	}
 	own = with_rules(a);
@@ -66,20 +70,32 @@ static int set_make(
 	return 0;
 }
 
+/* Others may change it in the same moment: then what is asked for is added to what they made of it. */
+static int set_once(struct den_box *box, const struct args *a, uint64_t *generation, uint64_t *ended,
+	struct den_err *err)
+{
+	auto_net_args n = { 0 };
+	uint64_t expect = DEN_ANY_GENERATION;
+
+	return set_make(box, a, &n, &expect, err) < 0 ||
+			den_policy_set(box, n.policy, n.name, expect, generation, ended, err) < 0 ? -1 : 0;
+}
+
 static int policy_set(const struct args *a)
 {
 	auto_session s = { 0 };
-	auto_net_args n = { 0 };
 	auto_buf out = { 0 };
 	struct den_err err = { 0 };
 	struct json j = { 0 };
 	uint64_t generation = 0, ended = 0;
-	int status = session_open(&s, a, a->words[0]);
+	int status = session_open(&s, a, a->words[0]), tries = 0, r;
 
 	if (status)
 		return status;
-	if (set_make(s.box, a, &n, &err) < 0 ||
-		den_policy_set(s.box, n.policy, n.name, &generation, &ended, &err) < 0)
+	do
+		r = set_once(s.box, a, &generation, &ended, &err);
+	while (r < 0 && err.code == DEN_CONFLICT && ++tries < SET_TRIES);
+	if (r < 0)
 		return cli_fail(a, &err, NULL);
 	if (a->json) {
 		json_open(&j, NULL, '{');

@@ -81,11 +81,11 @@ static int take_secrets(struct config *c, json_t *list, struct den_err *err)
 		return 0;
 	c->secrets = mem_zalloc(sizeof(*c->secrets) * n);
 	for (size_t i = 0; i < n; i++) {
-		const char *name, *mark, *value;
-		char *clear;
+		const char *name, *mark, *value = NULL;
+		char *clear = NULL;
 
-		if (json_unpack(json_array_get(list, i), "{s:s,s:s,s:s}", "name", &name, "placeholder", &mark,
-			    "value64", &value) < 0 || !*mark || !(clear = decode(value)))
+		if (json_unpack(json_array_get(list, i), "{s:s,s:s,s?s}", "name", &name, "placeholder", &mark,
+			    "value64", &value) < 0 || !*mark || (value && !(clear = decode(value))))
 			return den_fail(err, DEN_INVALID, 0, "secret %zu", i);
 		c->secrets[i] = (struct gate_secret){ mem_strdup(name), mem_strdup(mark), clear };
 		marks[i] = c->secrets[i].placeholder;

@@ -21,7 +21,7 @@ static char *copy_or_null(const char *s)
 
 static bool printable(const char *s)
 {
-	if (!*s)
+	if (!s || !*s)
 		return false;
 	for (; *s; s++)
 		if ((unsigned char)*s < ' ' || *s == 0x7f)

@@ -46,7 +46,7 @@ enum exchange_in {
 struct exchange_secret {
 	const char *name; /* for records */
 	const char *placeholder; /* not empty, printable ASCII */
-	const char *value; /* not empty, no control characters; else it is not granted */
+	const char *value; /* not empty, no control characters; else, or if NULL, it is not granted */
 	unsigned in; /* enum exchange_in */
 	char *const *headers; /* NULL-terminated, any case; NULL: none */
 	char *const *queries;
@@ -84,6 +84,8 @@ struct exchange_options {
 	void (*used)(void *user, const char *secret, const char *where);
 	void (*incident)(void *user, unsigned canary, const char *where);
 	void (*denied)(void *user, const char *what);
+	/* Is this the placeholder of a secret that is granted here and has no value any more? Its name, or NULL. */
+	const char *(*gone)(void *user, unsigned canary);
 	time_t (*now)(void *user); /* NULL: time() */
 };
 

@@ -116,6 +116,17 @@ int exchange_incident(
 	static const char what[] =
 		"a secret's placeholder where no grant lets it go; this is recorded";
 
+	const char *gone = x->on.gone ? x->on.gone(x->on.user, (unsigned)canary) : NULL;
+	char detail[200];
+
+	if (gone) {
+		snprintf(detail, sizeof(detail), "there is no secret '%.64s' any more; on the host: den secret set %.64s",
+			gone, gone);
+		if (x->on.denied)
+			x->on.denied(x->on.user, "a secret that was removed");
+		return partly_out ? cut(x, 403, "the secret was removed", detail, to_box)
+				  : refuse(x, 403, "the secret was removed", detail, to_box);
+	}
 	if (x->on.incident)
 		x->on.incident(x->on.user, (unsigned)canary, where);
 	return partly_out ? cut(x, 403, what, where, to_box) : refuse(x, 403, what, where, to_box);

@@ -90,9 +90,15 @@ void flow_watch(struct flow *f, struct loop_source *s, uint32_t events)
 	loop_set_events(f->g->loop, s, events ? events : EPOLLET);
 }
 
+void flow_resume(struct flow *f)
+{
+	f->box_ready = f->up_ready = 0; /* not because of an event: all that can be done is tried */
+	flow_go(f);
+}
+
 static void again_cb(struct loop_timer *t)
 {
-	flow_go(CONTAINER_OF(t, struct flow, again));
+	flow_resume(CONTAINER_OF(t, struct flow, again));
 }
 
 void flow_again(struct flow *f)
@@ -131,6 +137,11 @@ void flow_deny(struct flow *f, const char *reason, const void *tell, size_t n)
 
 /* ---- the way out ---- */
 
+bool flow_strict(const struct flow *f)
+{
+	return f->named && !f->v.raw && (f->port == 443 || f->port == 80 || f->v.terminate);
+}
+
 static void up_event(struct loop_source *s, uint32_t events)
 {
 	struct flow *f = CONTAINER_OF(s, struct flow, up);
@@ -160,12 +171,12 @@ static void box_event(struct loop_source *s, uint32_t events)
 	flow_go(f);
 }
 
-static void tune(int fd)
+/* Who is gone without a word is found out, so nothing half-open stays for ever. On the box's side this is
+ * the listening socket's, see plumb.c. */
+static void keep_alive(int fd)
 {
 	int on = 1, idle = 60, every = 30, count = 4;
 
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-	/* Who is gone without a word is found out, so nothing half-open stays for ever. */
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof(every));
@@ -189,11 +200,39 @@ static socklen_t sockaddr_put(const struct net_addr *a, uint16_t port, struct so
 	return sizeof(*ret);
 }
 
+static void no_delay(int fd)
+{
+	int on = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+/* On loopback the connection is there when connect() returns, though it says otherwise. */
+static bool there_already(int fd)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = sizeof(sa);
+
+	return getpeername(fd, (struct sockaddr *)&sa, &len) == 0;
+}
+
+static void up_is_ready(struct flow *f)
+{
+	f->ups = UP_READY;
+	f->up_ready = 0;
+	/* who waits for the server to speak may wait for long */
+	f->deadline = f->check == CHECK_WAIT && flow_strict(f) ? f->began + LOOK_NS : 0;
+}
+
 /* There is no way to where it wants to go. */
 static void give_up(struct flow *f, const char *reason)
 {
 	f->ups = UP_NONE;
 	f->deadline = clock_mono_ns() + LOOK_NS;
+	if (!f->pump && f->check == CHECK_WAIT && f->port == 80 && flow_strict(f)) {
+		f->dead = reason; /* the box speaks first there, and can be told in its words */
+		return;
+	}
 	if (!f->pump) {
 		flow_end(f, reason, true);
 		return;
@@ -216,7 +255,7 @@ static void connect_next(struct flow *f)
 
 		if (fd < 0)
 			continue;
-		tune(fd);
+		no_delay(fd);
 		if (connect(fd, (struct sockaddr *)&sa, len) < 0 && errno != EINPROGRESS) {
 			close(fd);
 			continue;
@@ -226,9 +265,17 @@ static void connect_next(struct flow *f)
 		f->up_ready = 0;
 		f->up = (struct loop_source){ .fd = fd, .events = EPOLLOUT, .cb = up_event };
 		f->deadline = clock_mono_ns() + CONNECT_NS;
-		if (loop_add(f->g->loop, &f->up, &err) == 0)
+		if (there_already(fd)) {
+			f->up.events = EPOLLIN;
+			up_is_ready(f);
+		}
+		if (loop_add(f->g->loop, &f->up, &err) == 0) {
+			if (f->ups == UP_READY && !f->starting)
+				flow_again(f); /* no event will say so */
 			return;
+		}
 		fd_close(&f->up.fd);
+		f->ups = UP_CONNECTING;
 	}
 	give_up(f, "nobody answers there");
 }
@@ -257,7 +304,7 @@ static void on_resolved(struct lookup *l, const struct net_addr *addrs, unsigned
 	give_up(f, "the name has no address that may be reached");
 }
 
-void flow_up_start(struct flow *f)
+static void up_start(struct flow *f)
 {
 	static const struct net_addr lo4 = { .family = 4, .b = { 127, 0, 0, 1 } };
 	static const struct net_addr lo6 = { .family = 6, .b = { [15] = 1 } };
@@ -278,6 +325,13 @@ void flow_up_start(struct flow *f)
 	resolver_ask(f->g->resolver, &f->name, &f->lookup);
 }
 
+void flow_up_start(struct flow *f)
+{
+	f->starting = true; /* whoever calls goes on with it */
+	up_start(f);
+	f->starting = false;
+}
+
 /* The result of connect(); true: it is there. */
 static bool connected(struct flow *f)
 {
@@ -290,9 +344,7 @@ static bool connected(struct flow *f)
 		connect_next(f);
 		return false;
 	}
-	f->ups = UP_READY;
-	/* who waits for the server to speak may wait for long */
-	f->deadline = f->check == CHECK_WAIT && flow_strict(f) ? f->began + LOOK_NS : 0;
+	up_is_ready(f);
 	return true;
 }
 
@@ -322,7 +374,7 @@ void flow_go(struct flow *f)
 	if (f->ended || f->check == CHECK_LINGER)
 		return;
 	if (f->check == CHECK_WAIT && (f->box_ready & ~(uint32_t)EPOLLOUT)) { /* room is nothing to look at */
-		f->box_ready = 0;
+		f->box_ready = f->up_ready = 0; /* whatever it is, both directions are tried */
 		if (f->proxy)
 			flow_look_proxy(f);
 		else
@@ -343,11 +395,6 @@ void flow_go(struct flow *f)
 
 /* ---- the way in ---- */
 
-bool flow_strict(const struct flow *f)
-{
-	return f->named && !f->v.raw && (f->port == 443 || f->port == 80 || f->v.terminate);
-}
-
 static struct flow *flow_new(struct gate *g, int fd)
 {
 	struct flow *f = mem_new(struct flow);
@@ -362,7 +409,6 @@ static struct flow *flow_new(struct gate *g, int fd)
 		f->dir[i].pipe[0] = f->dir[i].pipe[1] = -1;
 	list_append(&g->flows, &f->link);
 	g->n_flows++;
-	tune(fd);
 	return f;
 }
 
@@ -439,6 +485,8 @@ static void flow_begin(struct flow *f)
 	}
 	if (f->v.raw || !f->named)
 		f->check = f->cfg->canaries ? CHECK_WAIT : CHECK_RAW;
+	if (f->check == CHECK_WAIT)
+		f->box_ready = EPOLLIN; /* it may have spoken already */
 	flow_up_start(f);
 	if (!f->ended)
 		flow_go(f);
@@ -483,7 +531,9 @@ void flow_inbound(struct gate *g, int outside, int inside, uint16_t port)
 	f->ups = UP_CONNECTING;
 	f->deadline = f->began + CONNECT_NS;
 	f->up = (struct loop_source){ .fd = inside, .events = EPOLLOUT, .cb = up_event };
-	tune(inside);
+	no_delay(inside);
+	no_delay(outside);
+	keep_alive(outside);
 	if (loop_add(g->loop, &f->box, &err) < 0 || loop_add(g->loop, &f->up, &err) < 0)
 		flow_end(f, NULL, true);
 }
@@ -493,6 +543,10 @@ void flow_tick(struct gate *g, int64_t now)
 	list_for_each_safe(l, next, &g->flows) {
 		struct flow *f = CONTAINER_OF(l, struct flow, link);
 
+		if (f->ups == UP_READY && !f->tuned) { /* not for those that are over in a moment */
+			f->tuned = true;
+			keep_alive(f->up.fd);
+		}
 		if (!f->deadline || f->deadline > now)
 			continue;
 		if (f->ups == UP_CONNECTING && !f->inbound)

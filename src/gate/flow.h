@@ -23,6 +23,7 @@ struct relay_dir {
 	int pipe[2]; /* -1: none; there is one while bytes are in it */
 	size_t held;
 	bool eof, shut, broken;
+	bool wants_in, wants_out; /* to go on: more to read, room to write */
 };
 
 struct pump;
@@ -49,7 +50,10 @@ struct flow {
 	uint64_t bytes_out, bytes_in;
 	struct relay_dir dir[2]; /* 0: out of the box, 1: into it */
 	struct pump *pump;
+	const char *dead; /* why there is no way out, for a box that has not spoken yet */
 	bool throttled, ended;
+	bool tuned; /* keepalive is set on up */
+	bool starting; /* in flow_up_start() */
 	struct loop_timer again;
 	struct loop_deferred later;
 };
@@ -59,8 +63,9 @@ void flow_accept_proxy(struct gate *g, int fd);
 /* A connection from outside, to a port of the box: up is a socket of its namespace, being connected. */
 void flow_inbound(struct gate *g, int outside, int inside, uint16_t port);
 void flow_tick(struct gate *g, int64_t now);
-/* Does what can be done, and says what to wait for. */
+/* Does what can be done after events, and says what to wait for. */
 void flow_go(struct flow *f);
+void flow_resume(struct flow *f); /* without an event */
 void flow_end(struct flow *f, const char *reason, bool reset);
 /* reason: static text, for the keeper; the box is told with `tell` (NULL: nothing it would understand). */
 void flow_deny(struct flow *f, const char *reason, const void *tell, size_t n);

@@ -79,6 +79,10 @@ static void passes(struct flow *f, enum flow_check as)
 	f->deadline = f->ups == UP_READY ? 0 : f->deadline;
 	if (as != CHECK_RAW && pump_new(f, &err) < 0)
 		flow_deny(f, "the gate could not begin", NULL, 0);
+	else if (f->dead && as != CHECK_RAW)
+		pump_unreachable(f, f->dead);
+	else if (f->dead)
+		flow_end(f, f->dead, true);
 }
 
 /* A ClientHello in full: is it for the name? */
@@ -207,9 +211,9 @@ static void proxy_request(struct flow *f, const struct http_head *h)
 	} else if (h->https) {
 		refuse_http(f, "https through a proxy goes with CONNECT");
 	} else {
-		flow_up_start(f);
-		if (!f->ended)
-			judge_http(f);
+		judge_http(f); /* first, so that it can be told what becomes of it */
+		if (!f->ended && f->check != CHECK_LINGER)
+			flow_up_start(f);
 	}
 }
 

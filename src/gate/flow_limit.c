@@ -41,7 +41,7 @@ static void refill_cb(struct loop_timer *t)
 
 		list_remove(&f->throttle);
 		f->throttled = false;
-		flow_go(f);
+		flow_resume(f);
 	}
 }
 

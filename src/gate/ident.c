@@ -1,6 +1,7 @@
 /* /run/den/identity.sock: a program in the box asks for a token that says who the box is.
  *   GET /token?audience=URL[&alg=ES256]     the token, as text
- * The keeper decides and has it signed; nothing here has a key. */
+ * The keeper decides and has it signed; nothing here has a key. But what the keeper grants the gate, to be
+ * added to requests, is not the box's to have: that is seen to here. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -117,7 +118,7 @@ static bool parameter(const char *query, size_t n, const char *name, char *out, 
 static void request(struct ident *i, const struct http_head *h)
 {
 	static const char path[] = "/token?";
-	char audience[AUDIENCE_MAX], alg[16] = "EdDSA";
+	char audience[AUDIENCE_MAX], alg[16] = "EdDSA", reason[300];
 	const char *query = h->target + sizeof(path) - 1;
 	size_t n = h->target_len - (sizeof(path) - 1);
 
@@ -136,6 +137,14 @@ static void request(struct ident *i, const struct http_head *h)
 		return;
 	}
 	i->token.done = on_token;
+	if (!policy_audience_granted(i->g->cfg->policy, audience)) {
+		snprintf(reason, sizeof(reason),
+			"the policy of this box (generation %llu) grants no token for '%.100s'; add it to "
+			"identity.audiences of the policy",
+			(unsigned long long)i->g->cfg->generation, audience);
+		on_token(&i->token, NULL, reason);
+		return;
+	}
 	token_ask(i->g, &i->token, audience, alg);
 }
 

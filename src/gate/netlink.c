@@ -137,6 +137,22 @@ int netlink_all_local(struct den_err *err)
 	return 0;
 }
 
+int netlink_address(const struct net_addr *a, struct den_err *err)
+{
+	struct ifaddrmsg m = { .ifa_family = a->family == 4 ? AF_INET : AF_INET6,
+		.ifa_prefixlen = a->family == 4 ? 32 : 128, .ifa_flags = a->family == 4 ? 0 : IFA_F_NODAD,
+		.ifa_scope = RT_SCOPE_UNIVERSE, .ifa_index = LOOPBACK_INDEX };
+	size_t n = a->family == 4 ? 4 : 16;
+	auto_buf b = { 0 };
+	size_t at = msg_open(&b, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, 1);
+
+	buf_add(&b, &m, sizeof(m));
+	attr(&b, IFA_LOCAL, a->b, n);
+	attr(&b, IFA_ADDRESS, a->b, n);
+	msg_close(&b, at);
+	return exchange_messages(NETLINK_ROUTE, &b, 1, "address", err);
+}
+
 /* ---- redirections ---- */
 
 static size_t nft_open(struct buf *b, uint16_t type, uint16_t flags, uint32_t *seq)

@@ -10,6 +10,8 @@
 
 /* Every address becomes local: what nothing listens on is refused at once by the kernel. */
 int netlink_all_local(struct den_err *err);
+/* One more address of the loopback. */
+int netlink_address(const struct net_addr *a, struct den_err *err);
 
 /* What is to be redirected to the gate: TCP to a range of addresses and ports. */
 struct redirect {

@@ -66,6 +66,19 @@ static socklen_t sockaddr_of(const struct net_addr *a, uint16_t port, struct soc
 	return sizeof(*v6);
 }
 
+/* What each connection has from the socket that it was accepted on. Who is gone without a word is found
+ * out, so nothing half-open stays for ever. */
+static void inherit(int fd)
+{
+	int on = 1, idle = 60, every = 30, count = 4;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof(every));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
+}
+
 /* Binds, listens if it is a stream, and gives it away; *port 0: any, and then it says which. */
 static int open_socket(enum plumb_kind kind, int type, const struct net_addr *a, uint16_t *port,
 	struct den_err *err)
@@ -89,6 +102,8 @@ static int open_socket(enum plumb_kind kind, int type, const struct net_addr *a,
 	if (kind == PLUMB_UDP && (setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) < 0 ||
 		(a->family == 6 && setsockopt(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof(on)) < 0)))
 		return den_fail_sys(err, errno, "socket options");
+	if (type == SOCK_STREAM)
+		inherit(fd);
 	if (bind(fd, (struct sockaddr *)&sa, len) < 0)
 		return den_fail_sys(err, errno, errno == EADDRINUSE ?
 			"a program in the box has port %u, which the gate needs" : "bind port %u in the box", *port);
@@ -196,12 +211,16 @@ static int plumb(const struct policy *p, struct den_err *err)
 {
 	static const struct net_addr lo4 = { .family = 4, .b = { 127, 0, 0, 1 } };
 	static const struct net_addr lo6 = { .family = 6, .b = { [15] = 1 } };
+	const struct net_addr own4 = span_v4(SPAN_GATE_V4), own6 = span_v6(SPAN_GATE_V4);
 	uint16_t port4 = 0, port6 = 0;
 	struct den_err no_v6;
 	bool v6;
 
-	if (enter(err) < 0 || netlink_all_local(err) < 0)
+	/* An address that is not the loopback's: without one, who asks for names with AI_ADDRCONFIG is told
+	 * that there is no network. */
+	if (enter(err) < 0 || netlink_all_local(err) < 0 || netlink_address(&own4, err) < 0)
 		return -1;
+	(void)netlink_address(&own6, &no_v6);
 	v6 = open_socket(PLUMB_TCP, SOCK_STREAM, &lo6, &port6, &no_v6) == 0;
 	if (!v6)
 		port6 = 0;

@@ -64,12 +64,30 @@ static void on_incident(void *user, unsigned canary, const char *place)
 	record_incident(f->g, &w, canary < f->cfg->n_secrets ? f->cfg->secrets[canary].name : "?", place);
 }
 
+/* Several grants may share a placeholder. */
+static const char *on_gone(void *user, unsigned canary)
+{
+	struct flow *f = user;
+	const struct gate_secret *all = f->cfg->secrets;
+
+	if (!f->named || !f->v.terminate || canary >= f->cfg->n_secrets)
+		return NULL;
+	for (int i = -1; (i = policy_next_secret(f->cfg->policy, &f->name, f->port, i)) >= 0;)
+		if (!all[i].value && !strcmp(all[i].placeholder, all[canary].placeholder))
+			return all[i].name;
+	return NULL;
+}
+
 static void on_denied(void *user, const char *what)
 {
 	struct flow *f = user;
 	struct where w = flow_where(f);
 
-	(void)what; /* of many words; the reasons in records are a few */
+	if (!strcmp(what, "a secret that was removed")) {
+		record_denial(f->g, &w, f->v.rule, what);
+		return;
+	}
+	/* of many words; the reasons in records are a few */
 	record_denial(f->g, &w, f->v.rule, "the request is not for the name, or not plain HTTP/1.1");
 }
 
@@ -94,7 +112,8 @@ static struct exchange *make_exchange(struct flow *f)
 	struct exchange_secret secrets[SECRETS_MAX];
 	struct exchange_options o = { .port = f->port, .secrets = secrets, .canaries = f->cfg->canaries,
 		.rule = f->v.rule, .generation = f->cfg->generation, .how_to_ask = f->cfg->ask, .user = f,
-		.used = on_used, .incident = on_incident, .denied = on_denied };
+		.used = on_used, .incident = on_incident, .denied = on_denied,
+		.gone = on_gone };
 	const struct policy *p = f->cfg->policy;
 
 	if (f->named)

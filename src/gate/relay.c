@@ -8,6 +8,7 @@
 
 #define PIECE (256U << 10)
 #define ROUNDS 8 /* in one go, so that others get their turn */
+#define SHORT (64U << 10) /* who had less than this has no more for now, most probably */
 #define POOL 64
 
 static int pool[POOL][2];
@@ -54,10 +55,6 @@ void relay_free(struct flow *f)
 	}
 }
 
-struct wants {
-	bool in, out;
-};
-
 /* Nothing can be written there any more: what was on its way is lost. */
 static void dir_break(struct relay_dir *d)
 {
@@ -80,72 +77,74 @@ static int fill(struct flow *f, int which, int from)
 		return errno == EAGAIN ? 0 : -1;
 	d->eof = n == 0;
 	d->held = (size_t)n;
-	return n && !flow_count(f, (size_t)n, which == 0) ? -1 : 1;
+	if (n && !flow_count(f, (size_t)n, which == 0))
+		return -1;
+	return n == 0 || (size_t)n >= SHORT;
 }
 
 /* -1: the connection is broken (the flow may be over). */
-static int move(struct flow *f, int which, struct wants *w)
+static int move(struct flow *f, int which)
 {
 	struct relay_dir *d = &f->dir[which];
-	int from = which == 0 ? f->box.fd : f->up.fd, to = which == 0 ? f->up.fd : f->box.fd;
+	int from = which == 0 ? f->box.fd : f->up.fd, to = which == 0 ? f->up.fd : f->box.fd, more = 1;
 
-	for (int i = 0; i < ROUNDS && !d->shut; i++) {
+	d->wants_out = false;
+	d->wants_in = !d->shut;
+	for (int i = 0; i < ROUNDS && more && !d->shut; i++) {
 		if (!d->held && !d->eof) {
-			int r;
-
 			if (flow_throttle(f))
 				break;
-			r = fill(f, which, from);
-			if (r < 0)
+			more = fill(f, which, from);
+			if (more < 0)
 				return -1;
-			w->in = true; /* if not now, when there is more; if now, when it is our turn again */
-			if (!r)
-				break;
 		}
 		if (d->held) {
 			ssize_t n = splice(d->pipe[0], NULL, to, NULL, d->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
 
 			if (n < 0 && errno != EAGAIN) {
 				dir_break(d); /* what it said before it broke can still be read */
-				w->in = false;
-				return 0;
+				break;
 			}
 			if (n > 0)
 				d->held -= (size_t)n;
-			w->out = d->held > 0;
-			w->in = !w->out;
-			if (d->held)
-				return 0;
+			if (d->held) {
+				d->wants_out = true;
+				break;
+			}
 		}
 		if (d->eof) {
 			shutdown(to, SHUT_WR);
 			d->shut = true;
-			w->in = false;
 		}
 	}
+	d->wants_in = !d->shut && !d->held;
 	pipe_put(d);
 	return 0;
 }
 
 void relay_go(struct flow *f, bool out, bool in)
 {
-	struct wants w[2] = { { 0 } };
-	uint32_t box, up;
+	const uint32_t wrong = EPOLLERR | EPOLLHUP;
+	uint32_t box = f->box_ready, up = f->up_ready;
+	bool all = !box && !up; /* not because of an event */
 
-	if ((out && move(f, 0, &w[0]) < 0) || (!f->ended && in && move(f, 1, &w[1]) < 0)) {
+	f->box_ready = f->up_ready = 0;
+	if (out && (all || (box & ~(uint32_t)EPOLLOUT) || (up & (EPOLLOUT | wrong))) && move(f, 0) < 0) {
 		flow_end(f, "broken", true); /* nothing, if it is over already */
 		return;
 	}
-	if (f->ended)
+	if (in && (all || (up & ~(uint32_t)EPOLLOUT) || (box & (EPOLLOUT | wrong))) && move(f, 1) < 0) {
+		flow_end(f, "broken", true);
 		return;
+	}
 	if (f->dir[0].shut && f->dir[1].shut) {
 		bool broken = f->dir[0].broken || f->dir[1].broken;
 
 		flow_end(f, broken ? "broken" : NULL, broken);
 		return;
 	}
-	box = (w[0].in ? EPOLLIN : 0U) | (w[1].out ? EPOLLOUT : 0U);
-	up = (w[1].in ? EPOLLIN : 0U) | (w[0].out ? EPOLLOUT : 0U);
+	box = (f->dir[0].wants_in ? EPOLLIN : 0U) | (f->dir[1].wants_out ? EPOLLOUT : 0U);
+	up = (f->dir[1].wants_in ? EPOLLIN : 0U) | (f->dir[0].wants_out ? EPOLLOUT : 0U);
 	if (f->check == CHECK_WAIT)
 		box |= EPOLLIN;
 	if (f->throttled)

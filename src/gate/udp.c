@@ -201,6 +201,7 @@ void udp_datagram(struct gsock *s)
 		ssize_t n = recvmsg(s->src.fd, &m, MSG_DONTWAIT);
 		struct udp_flow *f;
 		struct net_addr to;
+		int found;
 
 		if (n < 0)
 			return;
@@ -213,10 +214,11 @@ void udp_datagram(struct gsock *s)
 			continue;
 		f->used = clock_mono_ns();
 		f->bytes_out += (uint64_t)n;
-		if (canary_find(f->cfg->canaries, datagram, (size_t)n) >= 0) {
+		found = canary_find(f->cfg->canaries, datagram, (size_t)n);
+		if (found >= 0) {
 			struct where w = { NULL, &to, s->port };
 
-			record_incident(s->g, &w, "?", "datagram");
+			record_incident(s->g, &w, f->cfg->secrets[found].name, "datagram");
 			continue;
 		}
 		(void)!send(f->up.fd, datagram, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -552,6 +552,20 @@ int box_empty_trash(struct store *s, const struct box_id *mine, struct den_err *
 	return wall_as_box_root(empty_trash, &e, err);
 }
 
+/* Nobody waits for blocks to be freed, but where there are hardly any left: then room is what the box was
+ * deleted for, and it has to be there when that is told. */
+static void free_now(struct keeper *k)
+{
+	struct den_err ignored;
+
+	if (!k->row.work || home_pool(k, &ignored) < 0 || !pool_is_tight(k->pool))
+		return;
+	k->ops->release(&k->wall); /* what is mounted is not freed */
+	fd_close(&k->old_mntns);
+	home_remove(k);
+	pool_reclaim(k->pool);
+}
+
 int box_delete(struct keeper *k, struct den_err *err)
 {
 	bool named = k->row.info.spec.name;
@@ -588,5 +602,6 @@ int box_delete(struct keeper *k, struct den_err *err)
 		return -1;
 	if (named)
 		store_release_name(k->store, k->row.info.spec.name, &k->id);
+	free_now(k);
 	return 0; /* the lock goes with the process */
 }

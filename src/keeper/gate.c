@@ -173,7 +173,7 @@ static void send_token(struct kgate *g, const struct wire_frame *f)
 
 	wire_put_u64(&b, F_NUMBER, field_u64(f, F_NUMBER, 0));
 	if (field_str(f, F_NAME, 512, &audience, &err) < 0 || field_str(f, F_RULE, 16, &alg, &err) < 0 || !audience ||
-		gate_token(g->k, audience, alg, &token, &err) < 0)
+		gate_token(g->k, audience, alg, true, &token, &err) < 0)
 		wire_put_str(&b, F_REASON, err.msg);
 	else
 		wire_put_str(&b, F_MSG, token);
@@ -398,6 +398,7 @@ int gate_prepare(struct keeper *k, struct den_err *err)
 		return den_fail_sys(err, errno, "make '%s'", GATE_RUN);
 	if (fchmodat(k->boxfd, GATE_RUN, 0755, 0) < 0) /* whatever the umask */
 		return den_fail_sys(err, errno, "make '%s'", GATE_RUN);
+	k->gate->strict = !box_is_up(k); /* one that runs may have lost one meanwhile */
 	return gate_load(k->gate, err) < 0 ? -1 : gate_files(k->gate, err);
 }
 

@@ -26,6 +26,8 @@ struct kgate {
 	char **env;	       /* for programs in the box: placeholders, certificates, proxy */
 	bool terminates;       /* TLS ends at the gate for some host */
 	bool trusts;	       /* the box has a bundle of its own: the gate's authority, the policy's */
+	bool strict;	       /* of the next load: a secret that is not there is an error, else it is refused
+				* when it is used */
 	bool unused;	       /* what the row says has not been looked at yet */
 	/* of a change under way: */
 	char *ca_key, *ca_cert;

@@ -40,14 +40,13 @@ static void env_put(struct kgate *g, const char *name, const char *value)
 
 static void env_trust(struct kgate *g)
 {
+	/* All of it for those too that add to what they have built in: the host may trust more than that. */
 	static const char *const bundle[] = { "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-		"GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "NIX_SSL_CERT_FILE" };
-	static const char *const alone[] = { "NODE_EXTRA_CA_CERTS", "DENO_CERT" };
+		"GIT_SSL_CAINFO", "PIP_CERT", "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO", "NIX_SSL_CERT_FILE",
+		"NODE_EXTRA_CA_CERTS", "DENO_CERT" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(bundle); i++)
 		env_put(g, bundle[i], "/run/den/ca-bundle.pem");
-	for (size_t i = 0; i < ARRAY_SIZE(alone); i++)
-		env_put(g, alone[i], "/run/den/ca.pem");
 }
 
 static void env_proxy(struct kgate *g)
@@ -96,20 +95,46 @@ static int load_secret(struct kgate *g, const struct policy_secret *s, json_t *v
 {
 	json_t *value = json_object_get(values, s->name);
 	auto_free char *mark = NULL;
-	auto_buf salt = { 0 };
 
-	buf_addf(&salt, "%s:%s:%u", s->env, s->host.s, s->port);
-	if (!json_is_string(value))
+	if (!json_is_string(value) && g->strict)
 		return den_fail(err, DEN_NOT_FOUND, 0,
 			"the policy grants the secret '%s', which is not there; 'den secret set %s' makes it", s->name,
 			s->name);
-	if (vault_placeholder(g->k->store->path, g->k->id.s, s->name, buf_str(&salt), NULL, &mark, err) < 0)
+	if (vault_placeholder(g->k->store->path, g->k->id.s, s->name, s->env, NULL, &mark, err) < 0)
 		return -1;
-	json_array_append_new(g->secrets, json_pack("{s:s, s:s, s:O}", "name", s->name, "placeholder", mark,
+	/* by variable: several hosts may be granted what is in one */
+	json_array_append_new(g->secrets, json_pack("{s:s, s:s, s:O*}", "name", s->name, "placeholder", mark,
 		"value64", value));
 	env_put(g, s->env, mark);
 	if (s->access_key)
 		env_put(g, "AWS_ACCESS_KEY_ID", s->access_key);
+	return 0;
+}
+
+/* Those that are there: where one is missing the vault gives none of all, so each is asked for alone. */
+static int get_values(struct kgate *g, const char *const *names, json_t **ret, struct den_err *err)
+{
+	json_t *all;
+
+	if (vault_secrets(g->k->store->path, names, ret, err) == 0)
+		return 0;
+	if (err->code != DEN_NOT_FOUND)
+		return -1;
+	all = json_object();
+	for (; *names; names++) {
+		const char *const one[] = { *names, NULL };
+		json_t *value = NULL;
+
+		if (vault_secrets(g->k->store->path, one, &value, err) < 0) {
+			if (err->code == DEN_NOT_FOUND)
+				continue;
+			vault_wipe(all);
+			return -1;
+		}
+		json_object_update(all, value);
+		json_decref(value);
+	}
+	*ret = all;
 	return 0;
 }
 
@@ -131,7 +156,7 @@ static int load_secrets(struct kgate *g, struct den_err *err)
 		if (!again)
 			names[n++] = p->secrets[i].name;
 	}
-	if (vault_secrets(g->k->store->path, names, &values, err) < 0)
+	if (get_values(g, names, &values, err) < 0)
 		return -1;
 	for (unsigned i = 0; i < p->n_secrets && r == 0; i++)
 		r = load_secret(g, &p->secrets[i], values, err);
@@ -166,6 +191,7 @@ int gate_load(struct kgate *g, struct den_err *err)
 	g->trusts = g->terminates || p->trust;
 	if (load_secrets(g, err) < 0)
 		return -1;
+	g->strict = false;
 	if (p->proxy_env)
 		env_proxy(g);
 	free(g->ca_cert);

@@ -240,7 +240,9 @@ void ps_put(struct keeper *k, struct buf *b);
 int req_vault(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_token(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 /* A token for this box, if its policy grants the audience; alg NULL: EdDSA. free() it. */
-int gate_token(struct keeper *k, const char *audience, const char *alg, char **ret, struct den_err *err);
+/* gate: it is for the gate itself, which adds tokens to requests; whether the box may have one, it has checked. */
+int gate_token(struct keeper *k, const char *audience, const char *alg, bool gate, char **ret,
+	struct den_err *err);
 
 /* clerk.c */
 int clerk_list(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);

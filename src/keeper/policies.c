@@ -208,8 +208,11 @@ int req_policy_set(struct client *c, const struct wire_frame *f, struct buf *out
 {
 	struct keeper *k = c->k;
 	struct box_spec *s = &k->row.info.spec, want = { 0 };
-	uint64_t ended;
+	uint64_t ended, now = k->row.info.generation;
 
+	if (field_u64(f, F_GENERATION, now) != now)
+		return den_fail(err, DEN_CONFLICT, 0, "somebody else changed the policy meanwhile, it has generation %llu now",
+			(unsigned long long)now);
 	if (field_str(f, F_POLICY, SPEC_MAX_POLICY, &want.policy, err) < 0 ||
 		field_str(f, F_POLICY_NAME, 63, &want.policy_name, err) < 0 ||
 		policy_settle(k->store, &want, err) < 0) {
@@ -221,6 +224,8 @@ int req_policy_set(struct client *c, const struct wire_frame *f, struct buf *out
 		free(s->policy_name);
 		s->policy = mem_take(&want.policy);
 		s->policy_name = mem_take(&want.policy_name);
+		if (k->gate)
+			k->gate->strict = true;
 	}
 	k->row.info.generation++;
 	if (k->row_written && box_save(k, err) < 0)

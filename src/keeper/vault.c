@@ -323,11 +323,12 @@ int token_make(struct keeper *k, const struct token_grant *g, const char *audien
 	return r;
 }
 
-int gate_token(
-	struct keeper *k, const char *audience, const char *alg, char **ret, struct den_err *err)
+int gate_token(struct keeper *k, const char *audience, const char *alg, bool gate, char **ret,
+	struct den_err *err)
 {
 	const struct policy *p = k->gate ? k->gate->policy : NULL;
 	struct token_grant g = { .generation = k->row.info.generation };
+	const char *const added[] = { audience, NULL };
 
 	if (!k->gate && gate_prepare(k, err) < 0) /* of a box that is down */
 		return -1;
@@ -336,6 +337,9 @@ int gate_token(
 	g.task = p->identity.task;
 	g.scopes = (const char *const *)p->identity.scopes;
 	g.audiences = (const char *const *)p->identity.audiences;
+	for (unsigned i = 0; gate && i < p->identity.n_adds; i++)
+		if (!strcmp(p->identity.adds[i].audience, audience))
+			g.audiences = added;
 	return token_make(k, &g, audience, alg, ret, err);
 }
 
@@ -348,7 +352,7 @@ int req_token(struct client *c, const struct wire_frame *f, struct buf *out, str
 		return -1;
 	if (!audience || !*audience)
 		return den_fail(err, DEN_INVALID, 0, "for which audience?");
-	if (gate_token(c->k, audience, alg, &token, err) < 0)
+	if (gate_token(c->k, audience, alg, false, &token, err) < 0)
 		return -1;
 	wire_put_str(out, F_MSG, token);
 	return 0;

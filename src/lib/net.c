@@ -67,13 +67,15 @@ int den_policy_get(struct den_box *box, struct den_policy **ret, struct den_err 
 	return 0;
 }
 
-int den_policy_set(struct den_box *box, const char *json, const char *name, uint64_t *ret_generation,
-	uint64_t *ret_ended, struct den_err *err)
+int den_policy_set(struct den_box *box, const char *json, const char *name, uint64_t expect,
+	uint64_t *ret_generation, uint64_t *ret_ended, struct den_err *err)
 {
 	auto_buf req = { 0 }, out = { 0 };
 
 	wire_put_str(&req, F_POLICY, json);
 	wire_put_str(&req, F_POLICY_NAME, name);
+	if (expect != DEN_ANY_GENERATION)
+		wire_put_u64(&req, F_GENERATION, expect);
 	if (box_ask(box, WM_POLICY_SET, &req, 0, &out, err) < 0)
 		return -1;
 	if (ret_generation)
@@ -100,7 +102,7 @@ int net_reload(struct den *d, const struct buf *answer, struct den_err *err)
 			r = err->code == DEN_NOT_FOUND ? r : -1; /* it went meanwhile */
 			continue;
 		}
-		if (den_policy_set(box, NULL, NULL, NULL, NULL, err) < 0)
+		if (den_policy_set(box, NULL, NULL, DEN_ANY_GENERATION, NULL, NULL, err) < 0)
 			r = den_wrap(err, "box %s still has what it had", id);
 		den_box_close(box);
 	}

@@ -83,8 +83,11 @@ int den_secret_rotate(
 
 int den_secret_remove(struct den *d, const char *name, struct den_err *err)
 {
-	return vault_ask(
-		d, "secret.remove", (const char *const[]){ "name", name, NULL }, NULL, err);
+	auto_buf out = { 0 };
+
+	if (vault_ask(d, "secret.remove", (const char *const[]){ "name", name, NULL }, &out, err) < 0)
+		return -1;
+	return net_reload(d, &out, err);
 }
 
 static int secret_read(const struct wire_value *rec, struct den_secret *s, struct den_err *err)

@@ -470,12 +470,19 @@ static int layer_open(struct pool *p, const char *name, struct den_err *err)
 /* An image is sparse: where the host has no blocks left, btrfs meets an error from its disk in the
  * middle of a transaction and stops writing altogether. So nothing is begun that close to the
  * end. */
-int pool_has_room(struct pool *p, struct den_err *err)
+static bool host_has_room(struct pool *p)
 {
 	struct statvfs fs;
 
-	if (!p->image || fstatvfs(p->statefd, &fs) < 0 ||
-		(uint64_t)fs.f_bavail * fs.f_frsize >= HOST_RESERVE)
+	return fstatvfs(p->statefd, &fs) < 0 || (uint64_t)fs.f_bavail * fs.f_frsize >= HOST_RESERVE;
+}
+
+int pool_has_room(struct pool *p, struct den_err *err)
+{
+	if (!p->image || host_has_room(p))
+		return 0;
+	pool_reclaim(p); /* something may have been removed this very moment */
+	if (host_has_room(p))
 		return 0;
 	return den_fail(err, DEN_LIMIT, ENOSPC,
 		"the disk below the pool is full; remove boxes ('den rm'), checkpoints ('den "
@@ -623,5 +630,6 @@ int pool_trim(struct pool *p, struct den_err *err)
 	int r = p->image ? pool_btrfs_trim(p->fd, err) : 0;
 
 	(void)pool_room_keep(p); /* what the trees do not use just now went, too */
+	pool_reclaim(p);
 	return r;
 }

@@ -127,12 +127,19 @@ int pool_info(struct pool *p, int statefd, struct pool_info *ret, struct den_err
 /* Grows the image (never shrinks). */
 int pool_grow(struct pool *p, int statefd, uint64_t size, struct den_err *err);
 /* Gives blocks freed inside the image back to the host, waiting a few seconds at most for what was
- * removed just now. Without it they go back too, within minutes, while the pool stays mounted. */
+ * removed just now; then boxes can write to them. Without it they go back too, within minutes, while the
+ * pool stays mounted. */
 int pool_trim(struct pool *p, struct den_err *err);
 /* Sees to it that no more is free in an image than the host has room for: beyond that, writing is
  * ENOSPC; what is there can be read, and removed. Gives the ms until it should be asked again. */
 int pool_room(struct pool *p);
-/* DEN_LIMIT: so close to the end that no layer is made any more. For who will need one later. */
+/* Is there so little left that who removes something should see to it that it can be used at once? */
+bool pool_is_tight(struct pool *p);
+/* What was removed from an image is room that boxes can write to when this returns; takes as long as
+ * pool_trim() if there is such, else nothing. */
+void pool_reclaim(struct pool *p);
+/* DEN_LIMIT: so close to the end that no layer is made any more, even after pool_reclaim(). For who will
+ * need one later. */
 int pool_has_room(struct pool *p, struct den_err *err);
 /* Does a pool exist? Does not touch it. */
 bool pool_exists(int statefd);

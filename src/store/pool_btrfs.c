@@ -442,8 +442,8 @@ void pool_btrfs_prepare(int fd)
 		&args); /* without it the pool works as well, until full */
 }
 
-/* Destroyed subvolumes are taken apart by the kernel in the background: those that wait for it. */
-static bool has_dead_subvols(int fd)
+/* They are taken apart in the background; those that wait for it are listed. */
+bool pool_btrfs_cleans(int fd)
 {
 	struct btrfs_ioctl_search_key k = { .tree_id = BTRFS_ROOT_TREE_OBJECTID,
 		.min_objectid = BTRFS_ORPHAN_OBJECTID,
@@ -460,7 +460,7 @@ int pool_btrfs_trim(int fd, struct den_err *err)
 {
 	struct fstrim_range range = { .len = UINT64_MAX, .minlen = TRIM_MIN };
 
-	for (int i = 0; i < CLEAN_TRIES && (i == 0 || has_dead_subvols(fd));
+	for (int i = 0; i < CLEAN_TRIES && (i == 0 || pool_btrfs_cleans(fd));
 		i++) { /* no event tells */
 		if (i % 25 == 0 &&
 			ioctl(fd, BTRFS_IOC_SYNC) < 0) /* wakes the one who takes them apart */

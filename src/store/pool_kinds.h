@@ -80,6 +80,8 @@ int pool_btrfs_probe(int dirfd, struct den_err *err);
 /* Once, after it was made: sets space for the trees aside. */
 void pool_btrfs_prepare(int fd);
 int pool_btrfs_trim(int fd, struct den_err *err);
+/* Are there destroyed subvolumes that the kernel has not taken apart yet? */
+bool pool_btrfs_cleans(int fd);
 struct btrfs_ioctl_search_key;
 struct btrfs_ioctl_search_header;
 /* Calls fn with each item of a range until it returns non-zero; that is returned, 0 at the end,

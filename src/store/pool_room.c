@@ -13,7 +13,11 @@
  *     full as on any disk, and in time.
  *
  * Ballast is not put where something was freed just now: those blocks are the host's again only when
- * they have been free for btrfs, too, and were trimmed.
+ * they have been free for btrfs, too, and were trimmed. So they are trimmed before it grows, and where it
+ * came to lie on some all the same (the kernel was still taking a layer apart), its end is let go.
+ *
+ * None of this happens by itself at the moment when room is made. Who has removed something while
+ * there was little, and who finds none, sees to it: pool_reclaim().
  *
  * Whoever has the pool open looks from time to time: the sooner, the less is left. What another program
  * takes between two looks, beyond ROOM_LOW, can be missing for what boxes wrote in the last moments.
@@ -41,7 +45,9 @@
 #define ROOM_PER_MS (2ULL << 20) /* what others may write at most */
 #define TIGHT_MS 500
 #define LOOK_MAX_MS 60000
-#define TRIM_EVERY_S 5
+#define ROOM_TIGHT (256ULL << 20) /* less than this left: who frees some waits until it can be used */
+#define SURPLUS_MIN (4 * ROOM_STEP)
+#define LOCK_TRIES 250 /* of 20 ms */
 #define BALLAST_UNIT (64ULL << 10)
 #define BALLAST_TRIES 24
 
@@ -135,18 +141,49 @@ static uint64_t room_excess(const struct room *r)
 	return there + ROOM_LOW > r->host ? there + ROOM_LOW - r->host : 0;
 }
 
-/* Gives the host what is free in the image and still has blocks there, if that is worth it. */
-static void room_trim(struct pool *p, const struct room *r)
+/* What is free in the image and still has blocks on the host; ballast may lie on it. Rather too little:
+ * the trees count as a whole. */
+static uint64_t room_surplus(struct pool *p, const struct room *r)
 {
-	static time_t last;
-	uint64_t trees = pool_room_keep(p);
+	uint64_t needed = r->used + pool_room_keep(p), there;
 	struct stat st;
 
-	if (fstatat(p->statefd, POOL_IMAGE, &st, AT_SYMLINK_NOFOLLOW) < 0 || time(NULL) < last + TRIM_EVERY_S ||
-		(uint64_t)st.st_blocks * 512 < r->used + trees + 4 * ROOM_STEP)
-		return;
-	(void)pool_trim(p, NULL);
-	last = time(NULL);
+	if (fstatat(p->statefd, POOL_IMAGE, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	there = (uint64_t)st.st_blocks * 512;
+	return there > needed ? there - needed : 0;
+}
+
+static int room_trim(struct pool *p, struct room *r)
+{
+	(void)pool_btrfs_trim(p->fd, NULL);
+	(void)pool_room_keep(p); /* what the trees do not use just now went, too */
+	return room_measure(p, r);
+}
+
+/* Gives the surplus to the host, and tells in *ret what of it has come up since, so that no ballast is put
+ * there. fd: the ballast, locked. */
+static int room_release(struct pool *p, int fd, struct room *r, uint64_t *ret)
+{
+	static uint64_t rest; /* cannot be given back: pieces too small for that, and what is estimated */
+	uint64_t surplus = room_surplus(p, r);
+
+	rest = MIN(rest, surplus);
+	if (surplus >= rest + SURPLUS_MIN || pool_btrfs_cleans(p->fd)) {
+		if (room_trim(p, r) < 0)
+			return -1;
+		surplus = room_surplus(p, r);
+		/* Nothing to be had, but blocks that nobody uses: what was put there last lies on them. */
+		if (r->host < ROOM_LOW && r->free < SURPLUS_MIN && r->ballast && surplus >= rest + SURPLUS_MIN) {
+			if (ftruncate(fd, (off_t)(r->ballast - MIN(r->ballast, surplus))) < 0 || room_trim(p, r) < 0)
+				return -1;
+			surplus = room_surplus(p, r);
+		}
+		if (!pool_btrfs_cleans(p->fd))
+			rest = surplus;
+	}
+	*ret = surplus - MIN(surplus, rest);
+	return 0;
 }
 
 /* Asked for in pieces: what is free may not be free in one, and is less than it is said to be. */
@@ -167,26 +204,50 @@ static void ballast_grow(int fd, uint64_t at, uint64_t to)
 	}
 }
 
-/* One at a time; who comes second has nothing to add. */
-static void ballast_set(struct pool *p, struct room *r)
+static int ballast_lock(int fd, bool wait)
+{
+	int r = flock(fd, LOCK_EX | LOCK_NB);
+
+	/* whoever has it may have measured before there was something to release */
+	for (int i = 0; r < 0 && wait && i < LOCK_TRIES; i++) {
+		nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000000L }, NULL);
+		r = flock(fd, LOCK_EX | LOCK_NB);
+	}
+	return r;
+}
+
+/* One at a time. release: first of all what was freed; without it, who comes second has nothing to add. */
+static void ballast_set(struct pool *p, struct room *r, bool release)
 {
 	auto_fd fd = openat(p->fd, POOL_BALLAST, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	uint64_t excess;
+	uint64_t excess, surplus = 0;
 
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || room_measure(p, r) < 0)
+	if (fd < 0 || ballast_lock(fd, release) < 0 || room_measure(p, r) < 0)
 		return;
-	if (room_excess(r) > r->ballast) {
-		room_trim(p, r);
-		if (room_measure(p, r) < 0)
-			return;
-	}
+	if ((release || room_excess(r) > r->ballast) && room_release(p, fd, r, &surplus) < 0)
+		return;
 	excess = room_excess(r);
 	if (excess > r->ballast)
-		ballast_grow(fd, r->ballast, excess);
+		ballast_grow(fd, r->ballast, MAX(r->ballast, excess - MIN(excess, surplus)));
 	else if (!excess)
 		unlinkat(p->fd, POOL_BALLAST, 0);
 	else
 		(void)!ftruncate(fd, (off_t)(excess & ~(BALLAST_UNIT - 1)));
+}
+
+bool pool_is_tight(struct pool *p)
+{
+	struct room r;
+
+	return p->image && room_measure(p, &r) == 0 && r.free < ROOM_TIGHT;
+}
+
+void pool_reclaim(struct pool *p)
+{
+	struct room r;
+
+	if (p->image)
+		ballast_set(p, &r, true);
 }
 
 int pool_room(struct pool *p)
@@ -199,7 +260,7 @@ int pool_room(struct pool *p)
 	excess = room_excess(&r);
 	if (excess > r.ballast ? r.free > 0 && excess - r.ballast > MIN(ROOM_STEP, r.free / 2) :
 				 r.ballast - excess > ROOM_STEP || (!excess && r.ballast))
-		ballast_set(p, &r);
+		ballast_set(p, &r, false);
 	slack = r.host > r.free + ROOM_LOW ? r.host - r.free - ROOM_LOW : 0;
 	return (int)MAX(MIN(slack / ROOM_PER_MS, (uint64_t)LOOK_MAX_MS), (uint64_t)TIGHT_MS);
 }

@@ -13,6 +13,8 @@
 #include "pool_kinds.h"
 #include "strv.h"
 
+#define WAIT_TRIES 150 /* of 20 ms */
+
 /* Out of sight first, by a name that says so, locked so that nobody else begins to free it as
  * well. */
 static int remove_at(struct pool *p, int dirfd, const char *name, struct den_err *err)
@@ -60,21 +62,35 @@ struct sweep {
 	void *user;
 	struct den_err first;
 	bool failed;
+	int waited; /* for others, of WAIT_TRIES */
 };
 
-/* Is a name that starts with '.' nobody's? Whoever makes it locks it, at once (ours) or soon. */
-static bool half_is_free(int dirfd, const char *name)
+/* Somebody else may be freeing it: who sweeps promises that it is done. Not for long, for it may also be
+ * somebody who reads it (pool_hold()). */
+static bool half_lock(struct sweep *s, int fd, bool gone)
 {
+	while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		if (!gone || errno != EWOULDBLOCK || s->waited == WAIT_TRIES)
+			return false;
+		s->waited++;
+		nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000000L }, NULL);
+	}
+	return true;
+}
+
+/* Is a name that starts with '.' nobody's? Whoever makes it locks it, at once (ours) or soon. */
+static bool half_is_free(struct sweep *s, int dirfd, const char *name)
+{
+	bool gone = !strncmp(name, POOL_GONE, strlen(POOL_GONE));
 	auto_fd fd = openat(dirfd, name, POOL_OPEN_DIR);
 	struct stat st;
 
 	if (fd < 0)
 		return errno !=
 		       ENOENT; /* no directory, or one closed to us: the attempt will tell */
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+	if (!half_lock(s, fd, gone))
 		return false;
-	if (!strncmp(name, POOL_NEW, strlen(POOL_NEW)) ||
-		!strncmp(name, POOL_GONE, strlen(POOL_GONE)))
+	if (gone || !strncmp(name, POOL_NEW, strlen(POOL_NEW)))
 		return true;
 	return fstat(fd, &st) == 0 && st.st_mtime + POOL_YOUNG_S < time(NULL);
 }
@@ -119,7 +135,7 @@ static int sweep_halves(struct sweep *s, int dirfd, const char *parent, struct d
 		return -1;
 	for (size_t i = 0; names && names[i]; i++)
 		if (names[i][0] == '.' && strcmp(names[i], POOL_BALLAST) &&
-			half_is_free(dirfd, names[i]))
+			half_is_free(s, dirfd, names[i]))
 			sweep_one(s, dirfd, parent, names[i]);
 	return 0;
 }

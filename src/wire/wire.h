@@ -94,7 +94,7 @@ enum wire_type {
 	WM_POOL,		/* F_KIND, F_SIZE -> F_KIND, F_FLAGS, sizes */
 	/* the network */
 	WM_POLICY_GET,	/* -> F_POLICY, F_POLICY_NAME, F_GENERATION */
-	WM_POLICY_SET,	/* F_POLICY or F_POLICY_NAME -> F_GENERATION, F_COUNT: connections ended */
+	WM_POLICY_SET,	/* F_POLICY or F_POLICY_NAME, F_GENERATION: what it must be -> F_GENERATION, F_COUNT: connections ended */
 	WM_POLICY_STORED, /* clerk: F_WHAT save (F_NAME, F_POLICY), get, remove (F_NAME), list -> F_RECORD each */
 	WM_JOURNAL,	/* F_KIND: a word, F_COUNT: the last so many -> WM_RECORD frames with F_MSG: a JSON line */
 	WM_DIAL,		/* -> F_FLAGS; descriptors: TCP sockets of the box's namespace, not connected */

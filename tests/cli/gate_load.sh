@@ -25,6 +25,7 @@ load() {
 
 # holds BOX N WHAT PORT: N connections that stay; returns when they are there. $held ends them
 holds() {
+	rm -f "$TMP/hold"
 	den exec "$1" -- $LOAD hold host.den "$4" "$2" "$3" >"$TMP/hold" 2>"$TMP/hold.err" &
 	held=$!
 	soon 30 test -s "$TMP/hold"
@@ -133,14 +134,15 @@ test_who_does_not_read_costs_little_and_hurts_nobody() {
 
 #@ root user timeout=120
 test_half_open_and_silent_connections_cost_little() {
-	local b g before
+	local b g before n=1000
+	[ "$SCALE" = 1 ] || n=9000 # the limit on descriptors is 20,000 on some machines, and each needs two
 	load_up
-	b=$(load_box)
+	b=$(load_box --net-conns 10000)
 	works "$b"
 	g=$(gate_pid "$b")
 	before=$(rss_kb "$g")
-	holds "$b" $((1000 * SCALE)) none "$port"
-	at_most 'memory for a silent connection (KiB)' $((($(rss_kb "$g") - before) / 1000 / SCALE)) 4
+	holds "$b" $n none "$port"
+	at_most 'memory for a silent connection (KiB)' $((($(rss_kb "$g") - before) / n)) 4
 	holds "$b" 500 half "$port"
 	rests "$g" || fail 'the gate is busy with those that say nothing'
 	works "$b"
@@ -251,7 +253,7 @@ test_policy_set_by_the_next_keeper_ends_the_gate_it_found() {
 	soon 5 dead "$k"
 	works "$b" # goes on under the policy that it has
 	den policy set "$b" --net none >/dev/null
-	dead "$g" || fail 'the gate of the old policy is still there'
+	soon 1 dead "$g" || fail 'the gate of the old policy is still there'
 	not works "$b"
 	den policy set "$b" --allow "host:$port" >/dev/null
 	works "$b"

@@ -143,8 +143,8 @@ test_policy_file_with_a_misspelt_key_is_refused_with_the_nearest() {
 
 # ---- changes -------------------------------------------------------------------------------------
 
-# talkers BOX HOST:PORT...: a program in the box that holds these connections; /root/talk/N says how
-# each is
+# talkers BOX HOST:PORT...: a program in the box that talks over these connections, again and again, and says
+# in the file talk when one is dead
 talkers() {
 	"$DEN" exec "$1" -- /usr/bin/python3 -u -c '
 import socket, sys, threading, time
@@ -253,7 +253,7 @@ test_policy_opens_and_closes_a_running_box() {
 	is generation "$(generation "$b")" 4
 	# as it was left, it comes up again
 	den stop "$b"
-	den policy set "$b" --clear --policy ./p.json --allow b.test >/dev/null || den policy set "$b" --file ./p.json --allow b.test >/dev/null
+	den policy set "$b" --file ./p.json --allow b.test >/dev/null
 	den start "$b"
 	inside "$b" curl -sS -m 3 http://b.test/
 	want_out 'served b.test /'
@@ -392,73 +392,6 @@ for h in held: h.sendall(b"y\n"); assert h.recv(10) == b"y\n"'
 	want_denial "$b" 'too many connections at once.*limits.connections'
 }
 
-# ---- the proxy -----------------------------------------------------------------------------------
-
-#@ root user range net
-test_proxy_is_there_for_programs_that_insist() {
-	local b
-	net_up
-	b=$(net_box --allow a.test --allow a.test:7000 --proxy-env)
-	inside "$b" sh -c 'echo $http_proxy $HTTPS_PROXY'
-	want_out 'http://198.18.0.1:3128 http://198.18.0.1:3128'
-	inside "$b" curl -sS -v http://a.test/plain
-	want_out 'served a.test /plain'
-	want_err_has '198.18.0.1.*3128'
-	inside "$b" curl -sS --cacert /share/cert.pem https://a.test/tunnel
-	want_out 'served a.test /tunnel'
-	poke "$b" http 198.18.0.1 3128 'CONNECT a.test:7000 HTTP/1.1\r\nHost: a.test:7000\r\n\r\n' 'hi\n'
-	want_out_has '^HTTP/1.1 200'
-	want_out_has '^hi'
-	want_came "^http $PUB:80 GET /plain a.test"
-	# without asking, none
-	b=$(allowed a.test)
-	says ECONNREFUSED "$b" tcp 198.18.0.1 3128
-}
-
-#@ root user range net
-test_proxy_refuses_with_a_403_that_teaches() {
-	local b t
-	net_up
-	b=$(net_box --name lesson --allow a.test --proxy-env)
-	inside "$b" curl -sS -i http://evil.test/
-	want_out_has '^HTTP/1.1 403'
-	want_out_has '^rule: none matches'
-	want_out_has '^policy generation: 1'
-	want_out_has '^how to ask: .*den policy set lesson'
-	inside "$b" curl -sS https://evil.test/
-	want_rc 56
-	want_err_has '403'
-	for t in evil.test:443 a.test:22 a.test:7000 127.0.0.1:80 192.175.48.5:443 '[::1]:80' 169.254.169.254:80 0x7f.1:80 2130706433:80 host.den:80 \
-		a.test@evil.test:443; do
-		poke "$b" http 198.18.0.1 3128 "CONNECT $t HTTP/1.1\r\nHost: $t\r\n\r\n"
-		want_out_has '^HTTP/1.1 40[03]'
-	done
-	# whom the head names is one thing, what goes through is another: both are looked at
-	for t in 'CONNECT a.test:443 HTTP/1.1\r\nHost: evil.test:443\r\n\r\n' 'GET http://a.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n' \
-		'GET http://evil.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n' 'GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n' \
-		'CONNECT a.test:80 HTTP/1.1\r\nHost: a.test:80\r\n\r\nGET / HTTP/1.1\r\nHost: evil.test\r\n\r\n' \
-		'GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\nGET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n'; do
-		poke "$b" http 198.18.0.1 3128 "$t"
-		want_out_has 'HTTP/1.1 40[03]'
-	done
-	want_nothing evil
-	want_nothing '^open .*:(22|7000)$'
-	want_denial "$b" '"host":"evil.test"'
-}
-
-#@ root user net
-test_proxy_tunnel_for_another_name_is_refused() {
-	local b
-	net_up
-	b=$(net_box --allow a.test --proxy-env)
-	inside "$b" sh -c 'openssl s_client -proxy 198.18.0.1:3128 -connect a.test:443 -servername b.test </dev/null 2>&1'
-	want_out_has 'unrecognized name'
-	inside "$b" sh -c 'openssl s_client -proxy 198.18.0.1:3128 -connect a.test:443 -servername a.test </dev/null 2>&1'
-	want_out_has 'CONNECTED'
-	want_nothing 'tls .*b.test'
-	want_came 'tls .* a.test'
-}
-
 # ---- what is told --------------------------------------------------------------------------------
 
 #@ root user range net
@@ -578,4 +511,15 @@ test_srt_settings_that_srt_ignores_are_errors() {
 	try den create --srt-settings nowhere.json
 	want_rc 3
 	is boxes "$(boxes)" ''
+}
+
+#@ root user
+test_changes_at_the_same_time_are_all_kept() {
+	local b i
+	b=$(den create --allow a.test)
+	for i in 1 2 3 4 5 6 7 8; do
+		den policy set -q "$b" --deny "d$i.test" &
+	done
+	wait
+	is 'denied names' "$(den policy show "$b" 2>/dev/null | grep -c 'd[0-9]\.test')" 8
 }

@@ -320,15 +320,15 @@ s.setsockopt(6, 1, 1)
 for c in b"POST /slow HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello": s.send(bytes([c])); time.sleep(0.002)
 print(s.recv(1000).decode().split("\r\n")[-1].strip())'
 	want_out 'served a.test /slow body 5'
-	den exec "$b" -- sh -c 'head -c 3000000 /dev/zero >/root/big'
+	den exec "$b" -- sh -c 'head -c 1000000 /dev/zero >/root/big'
 	inside "$b" curl -sS --data-binary @/root/big http://a.test/up
-	want_out 'served a.test /up body 3000000'
+	want_out 'served a.test /up body 1000000'
 	inside "$b" curl -sS -H 'Transfer-Encoding: chunked' --data-binary @/root/big http://a.test/up
-	want_out 'served a.test /up body 3000000'
+	want_out 'served a.test /up body 1000000'
 	inside "$b" curl -sS --cacert /share/cert.pem --data-binary @/root/big https://a.test/up
-	want_out 'served a.test /up body 3000000'
-	inside "$b" sh -c 'curl -sS http://a.test/bytes/8000000 | wc -c; curl -sS --cacert /share/cert.pem https://a.test/bytes/8000000 | wc -c'
-	want_out "$(printf '8000000\n8000000')"
+	want_out 'served a.test /up body 1000000'
+	inside "$b" sh -c 'curl -sS http://a.test/bytes/3000000 | wc -c; curl -sS --cacert /share/cert.pem https://a.test/bytes/3000000 | wc -c'
+	want_out "$(printf '3000000\n3000000')"
 	inside "$b" curl -sS -I http://a.test/
 	want_out_has '^HTTP/1.1 200'
 	# a target in absolute form, and a Host with the port said, are for the name as well
@@ -355,7 +355,22 @@ test_upgrade_passes_once_the_server_agreed() {
 test_server_that_is_not_there_is_told_so() {
 	local b
 	net_up
-	b=$(allowed dead.test a.test:81 a.test:81:raw)
+	b=$(allowed dead.test a.test:81 b.test:82)
+	for _ in 1 2 3 4 5; do
+		inside "$b" curl -sS -i -m 15 http://dead.test/
+		want_out_has '^HTTP/1.1 502'
+	done
+	# another port may be one where the server speaks first: there it is as if nobody listened
 	inside "$b" curl -sS -i -m 15 http://a.test:81/
-	[ "$rc" != 0 ] || want_out_has '^HTTP/1.1 50[24]'
+	[ "$rc" != 0 ] || want_out_has '^HTTP/1.1 502'
+	inside "$b" curl -sS -m 15 https://dead.test/
+	[ "$rc" != 0 ] || fail "$(told)"
+	# the same through the proxy
+	b=$(net_box --allow dead.test --allow a.test:81 --allow b.test:82 --proxy-env)
+	inside "$b" curl -sS -i -m 15 http://a.test:81/
+	want_out_has '^HTTP/1.1 502'
+	inside "$b" curl -sS -i -m 15 http://dead.test/
+	want_out_has '^HTTP/1.1 502'
+	poke "$b" tcp b.test 82 $'\x01binary\n'
+	want_out_has '^(ECONNRESET|EPIPE|end)$'
 }

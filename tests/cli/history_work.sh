@@ -80,9 +80,9 @@ test_an_answer_that_nobody_reads_ends() {
 	local b pid
 	b=$(box)
 	in_box "$b" 'head -c 3000000 /dev/urandom >/root/large'
-	/usr/bin/python3 - "$DEN_STATE/boxes/$b/keeper.sock" <<-'END' &
-		import array, os, socket, struct, sys, time
-		DIFF, F_FLAGS, TAR = 38, 5, 2
+	/usr/bin/python3 - "$DEN_STATE/boxes/$b/keeper.sock" "$TMP/taken" <<-'END' &
+		import array, os, signal, socket, struct, sys
+		OK, DIFF, F_FLAGS, TAR = 1, 38, 5, 2
 		kept = []
 		os.chdir(os.path.dirname(sys.argv[1]))
 		for i in range(8):
@@ -92,11 +92,15 @@ test_an_answer_that_nobody_reads_ends() {
 		    body = struct.pack("<HIQ", F_FLAGS, 8, TAR)
 		    s.sendmsg([b"d\1" + struct.pack("<BBII", DIFF, 0, len(body), 0) + body],
 		              [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))])
+		    answer = s.recv(12, socket.MSG_WAITALL)
+		    assert len(answer) == 12 and answer[2] == OK, (i, answer)
 		    kept += [s, ours, theirs]
-		time.sleep(80)
+		open(sys.argv[2], "w").close()
+		signal.pause()
 	END
 	pid=$!
-	soon 20 not den diff "$b" >/dev/null
+	# nobody else may ask before: whose request is answered just then takes a place for that moment
+	soon 20 test -e "$TMP/taken"
 	try den diff "$b"
 	want_rc 6
 	want_err_has 'under way'

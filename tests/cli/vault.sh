@@ -250,14 +250,14 @@ test_vault_takes_many_at_once() {
 	local i pids=() v
 	# also the first: all must agree on one master key
 	for i in {1..12}; do
-		{ printf 'value-%s' "$i" | den secret set SHARED && printf 'own-value-%s' "$i" | den secret set "OWN_$i"; } &
+		{ printf 'the-value-%s' "$i" | den secret set SHARED && printf 'own-value-%s' "$i" | den secret set "OWN_$i"; } &
 		pids+=($!)
 	done
 	for i in "${pids[@]}"; do
 		wait "$i" || fail "one failed"
 	done
 	v=$(get SHARED)
-	grep -Eqx 'value-([1-9]|1[0-2])' <<<"$v" || fail "'$v' is nobody's"
+	grep -Eqx 'the-value-([1-9]|1[0-2])' <<<"$v" || fail "'$v' is nobody's"
 	for i in {1..12}; do
 		is "own $i" "$(get "OWN_$i")" "own-value-$i"
 	done

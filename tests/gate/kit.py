@@ -206,6 +206,8 @@ def http(c, place):
         else:
             text = ("served %s %s%s\n" % (fields.get("host", "-"), target, " body %d" % len(body) if body else "")).encode()
         c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+        if fields.get("connection", "").lower() == "close":
+            return
 
 
 def https(c, place):

@@ -42,11 +42,11 @@ case "$said" in
 *"den rm"*) ;;
 *) wrong "create on a full disk does not say what to do: $said" ;;
 esac
+"$DEN" gc >/dev/null 2>&1 || wrong "gc on a full disk"
 "$DEN" rm --force big >/dev/null || wrong "rm on a full disk"
 "$DEN" inspect big >/dev/null 2>&1 && wrong "a deleted box is there"
-"$DEN" gc >/dev/null 2>&1 || wrong "gc on a full disk"
 
-# which made room
+# which made room, to be had at once
 "$DEN" exec keep -- sh -c 'head -c 20M /dev/urandom >/root/d && sync' || wrong "a write after rm made room"
 "$DEN" checkpoint keep >/dev/null || wrong "a checkpoint after rm made room"
 "$DEN" create --name more >/dev/null || wrong "create after rm made room"

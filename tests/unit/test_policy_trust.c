@@ -100,7 +100,7 @@ TEST(policy_trust_damaged_or_too_long_is_refused)
 	for (int i = 0; i < 4; i++) {
 		buf_addf(&json, "%s\"", i ? "," : "");
 		for (int k = 0; k < 300; k++)
-			buf_addf(&json, PEM("MAUCAw%c%c%c%c"), 'A' + i, 'A' + k / 26, 'A' + k % 26, 'A');
+			buf_addf(&json, PEM("MAcCBQ%c%c%c%cAA"), 'A' + i, 'A' + k / 26, 'A' + k % 26, 'A');
 		buf_addstr(&json, "\"");
 	}
 	buf_addstr(&json, "]}");
