@@ -406,7 +406,7 @@ static struct flow *flow_new(struct gate *g, int fd)
 	f->began = clock_mono_ns();
 	f->deadline = f->began + LOOK_NS;
 	for (int i = 0; i < 2; i++)
-		f->dir[i].pipe[0] = f->dir[i].pipe[1] = -1;
+		f->dir[i] = (struct relay_dir){ .pipe = { -1, -1 }, .wants_in = true };
 	list_append(&g->flows, &f->link);
 	g->n_flows++;
 	return f;

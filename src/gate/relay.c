@@ -143,8 +143,8 @@ void relay_go(struct flow *f, bool out, bool in)
 		flow_end(f, broken ? "broken" : NULL, broken);
 		return;
 	}
-	box = (f->dir[0].wants_in ? EPOLLIN : 0U) | (f->dir[1].wants_out ? EPOLLOUT : 0U);
-	up = (f->dir[1].wants_in ? EPOLLIN : 0U) | (f->dir[0].wants_out ? EPOLLOUT : 0U);
+	box = (out && f->dir[0].wants_in ? EPOLLIN : 0U) | (f->dir[1].wants_out ? EPOLLOUT : 0U);
+	up = (in && f->dir[1].wants_in ? EPOLLIN : 0U) | (f->dir[0].wants_out ? EPOLLOUT : 0U);
 	if (f->check == CHECK_WAIT)
 		box |= EPOLLIN;
 	if (f->throttled)
