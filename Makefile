@@ -13,7 +13,7 @@ FUZZ_SECONDS ?= 60
 SOAK_OPERATIONS ?= 5000
 VM_TESTS ?= .
 TESTS ?= .
-JOBS ?= 2
+JOBS ?= 3
 PREFIX ?= /usr/local
 
 MESON = meson setup

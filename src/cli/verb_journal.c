@@ -12,7 +12,7 @@
 static const struct option_def journal_options[] = {
 	{ "kind", 0, OPT_TEXT, offsetof(struct args, kind), "KIND",
 		"connection, denial, incident, secret, policy or gate" },
-	{ "limit", 'n', OPT_COUNT, offsetof(struct args, limit), "N", "the last N (default: 100; 0: all)" },
+	{ "limit", 'n', OPT_NUMBER, offsetof(struct args, limit), "N", "the last N (default: 100; 0: all)" },
 	{ 0 },
 };
 

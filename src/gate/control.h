@@ -15,8 +15,8 @@ enum gate_fds {
  *   secrets: [{name, placeholder, value64}], ca_key, ca_cert (PEM), used (bytes of the limit so far)
  *
  * WM_GATE_RECORD has F_KIND (enum gate_record), F_HOST or F_ADDR or both, F_PORT, F_RULE, F_GENERATION,
- * F_REASON, and of connections F_BYTES_IN, F_BYTES_OUT, F_DURATION_MS, of denials F_COUNT, of secrets and
- * incidents F_NAME: the secret, F_WHAT: where.
+ * F_REASON, and of connections F_BYTES_IN, F_BYTES_OUT, F_DURATION_MS, of denials and
+ * incidents that came again F_COUNT, of secrets and incidents F_NAME: the secret, F_WHAT: where.
  */
 enum gate_record {
 	RECORD_CONNECTION = 1, /* one that was let through has ended */

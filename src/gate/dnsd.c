@@ -175,6 +175,7 @@ static void judge(struct query *q)
 		return;
 	}
 	if (!resolver_knows(g->resolver, &q->q.name) && too_many(g)) {
+		record_denial(g, &w, v.rule, "too many names a second");
 		answer(q, DNS_REFUSED, NULL, 0);
 		query_free(q);
 		return;

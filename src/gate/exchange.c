@@ -114,7 +114,8 @@ void exchange_free(struct exchange *x)
 	swap_free(x->to_placeholder);
 	free(x->token_audience);
 	free(x->token_header);
-	wipe(x->token);
+	for (unsigned i = 0; i < TOKENS_MAX; i++)
+		wipe(x->tokens[i]);
 	free(x->rule);
 	free(x->how_to_ask);
 	buf_wipe(&x->in);
@@ -125,6 +126,7 @@ void exchange_free(struct exchange *x)
 	buf_wipe(&x->up_in);
 	buf_wipe(&x->up_meta);
 	buf_wipe(&x->refusal);
+	exchange_budget_count(&x->counted, 0);
 	free(x);
 }
 
@@ -179,7 +181,7 @@ static int box_request(
 		return exchange_refuse(x, 400, "a request without a Host", NULL, to_box);
 	if (h->has_host && !host_right(x, h))
 		return host_refuse(x, h, to_box);
-	if (x->token_audience && (!x->token || now_of(x) >= x->token_until)) {
+	if (x->token_audience && (!x->tokens[0] || now_of(x) >= x->token_until)) {
 		x->box = BOX_TOKEN;
 		return 1;
 	}
@@ -248,7 +250,7 @@ static int box_raw(struct exchange *x, const char *p, size_t n, size_t *used, st
 /* May the next head be read? Not behind a request that ends the connection. */
 static bool head_may(const struct exchange *x)
 {
-	return x->asked_n < EXCHANGE_PIPELINE && !x->close &&
+	return x->asked_n < EXCHANGE_PIPELINE && !x->close && !x->draining &&
 	       !(x->asked_n && x->asked[(x->asked_at + x->asked_n - 1) % EXCHANGE_PIPELINE].close);
 }
 
@@ -284,62 +286,126 @@ static int box_resume(struct exchange *x, struct buf *to_up, struct buf *to_box)
 	return 0;
 }
 
-int exchange_from_box(struct exchange *x, const char *p, size_t n, struct buf *to_up,
-	struct buf *to_box, const char **why)
+/* Keeps bytes of the box's that cannot be understood yet. */
+static int box_keep(struct exchange *x, const char *p, size_t n, struct buf *to_box)
+{
+	if (!budget_allows(x, &x->in, n)) {
+		exchange_busy(x, "too many requests are on their way at the same time", false, to_box);
+		return x->box == BOX_REFUSED ? 0 : -1;
+	}
+	buf_add(&x->in, p, n);
+	return 0;
+}
+
+/* What was under way is done: what is left is not taken any more. */
+static int box_drained(struct exchange *x, struct buf *to_box)
+{
+	if (!x->draining || x->close || x->asked_n || (x->box != BOX_HEAD && x->box != BOX_TOKEN))
+		return 0;
+	if (x->in.len)
+		return exchange_busy(x, "the policy changed while this request came", false, to_box);
+	x->close = x->requests > 0; /* who has asked nothing would take a plain end for an error */
+	return 0;
+}
+
+static int from_box(struct exchange *x, const char *p, size_t n, struct buf *to_up, struct buf *to_box)
 {
 	size_t used;
-	int r = 0;
+	int r;
 
-	*why = x->why;
 	if (x->box == BOX_OVER)
 		return -1;
 	if (x->box == BOX_REFUSED || !n)
 		return 0;
 	if (x->in.len) {
-		buf_add(&x->in, p, n);
-		r = box_resume(x, to_up, to_box);
+		r = box_keep(x, p, n, to_box);
+		if (r == 0 && x->box != BOX_REFUSED)
+			r = box_resume(x, to_up, to_box);
 	} else if (box_run(x, p, n, &used, to_up, to_box) < 0) {
 		r = x->box == BOX_REFUSED ? 0 : -1;
 	} else {
-		buf_add(&x->in, p + used, n - used);
+		r = box_keep(x, p + used, n - used, to_box);
 	}
 	if (r == 0 && x->in.len > WAITING_MAX)
 		return exchange_over(x, "the box sends though nothing is taken from it");
+	return r < 0 ? r : box_drained(x, to_box);
+}
+
+int exchange_from_box(struct exchange *x, const char *p, size_t n, struct buf *to_up,
+	struct buf *to_box, const char **why)
+{
+	int r = from_box(x, p, n, to_up, to_box);
+
+	*why = x->why;
+	budget_settle(x);
 	return r;
 }
 
-int exchange_from_up(struct exchange *x, const char *p, size_t n, bool eof, struct buf *to_box,
-	struct buf *to_up, const char **why)
+/* The same for upstream's. */
+static int up_keep(struct exchange *x, const char *p, size_t n, struct buf *to_box)
+{
+	if (!budget_allows(x, &x->up_in, n))
+		return exchange_bad_answer(
+			x, "too many answers are on their way at the same time", NULL, to_box);
+	buf_add(&x->up_in, p, n);
+	return 0;
+}
+
+static int from_up(struct exchange *x, const char *p, size_t n, bool eof, struct buf *to_box,
+	struct buf *to_up)
 {
 	size_t used = 0;
 	int r;
 
-	*why = x->why;
 	if (x->box == BOX_OVER)
 		return -1;
 	if (!n) {
 		r = 0;
 	} else if (x->up_in.len) {
-		buf_add(&x->up_in, p, n);
-		r = answer_run(x, x->up_in.p, x->up_in.len, &used, to_box);
+		r = up_keep(x, p, n, to_box);
+		if (r == 0)
+			r = answer_run(x, x->up_in.p, x->up_in.len, &used, to_box);
 		buf_consume(&x->up_in, used);
 	} else {
 		r = answer_run(x, p, n, &used, to_box);
 		if (r == 0 && !x->close) /* what comes behind the last answer is nobody's */
-			buf_add(&x->up_in, p + used, n - used);
+			r = up_keep(x, p + used, n - used, to_box);
 	}
-	if (r < 0)
-		return -1;
-	if (exchange_say_refusal(x, to_box) < 0)
-		return -1;
-	if (box_resume(x, to_up, to_box) < 0)
+	if (r < 0 || exchange_say_refusal(x, to_box) < 0 || box_resume(x, to_up, to_box) < 0 ||
+		box_drained(x, to_box) < 0)
 		return -1;
 	return eof ? answer_eof(x, to_box) : 0;
+}
+
+int exchange_from_up(struct exchange *x, const char *p, size_t n, bool eof, struct buf *to_box,
+	struct buf *to_up, const char **why)
+{
+	int r = from_up(x, p, n, eof, to_box, to_up);
+
+	*why = x->why;
+	budget_settle(x);
+	return r;
+}
+
+/* An answer to an earlier request may be on its way, in the middle of an earlier token. */
+static void token_put(struct exchange *x, const char *token, time_t until)
+{
+	struct swap *old = x->to_placeholder;
+
+	wipe(x->tokens[TOKENS_MAX - 1]);
+	memmove(x->tokens + 1, x->tokens, (TOKENS_MAX - 1) * sizeof(*x->tokens));
+	x->tokens[0] = mem_strdup(token);
+	x->token_until = until;
+	x->to_placeholder = grant_swap_answer(x);
+	swap_follow(x->to_placeholder, old);
+	swap_free(old);
 }
 
 int exchange_give_token(struct exchange *x, const char *token, time_t until, struct buf *to_up,
 	struct buf *to_box, const char **why)
 {
+	int r;
+
 	*why = x->why;
 	if (x->box != BOX_TOKEN)
 		return x->box == BOX_OVER ? -1 : 0;
@@ -350,15 +416,35 @@ int exchange_give_token(struct exchange *x, const char *token, time_t until, str
 			x, 502, "no identity token could be had for this host", NULL, to_box);
 		return x->box == BOX_REFUSED ? 0 : -1;
 	}
-	wipe(x->token);
-	x->token = mem_strdup(token);
-	x->token_until = until;
-	return box_resume(x, to_up, to_box);
+	token_put(x, token, until);
+	r = box_resume(x, to_up, to_box);
+	budget_settle(x);
+	return r;
+}
+
+int exchange_drain(struct exchange *x, bool stale, struct buf *to_box, const char **why)
+{
+	bool held = x->mode == BODY_HOLD; /* with its head, and that has the old value */
+	int r;
+
+	*why = x->why;
+	if (x->box == BOX_OVER)
+		return -1;
+	x->draining = true;
+	if (stale && x->box == BOX_BODY && (held || x->swap_body)) {
+		exchange_busy(x, "a secret changed while this request came", !held, to_box);
+		r = x->box == BOX_REFUSED ? 0 : -1;
+	} else {
+		r = box_drained(x, to_box);
+	}
+	budget_settle(x);
+	return r;
 }
 
 bool exchange_wants_box(const struct exchange *x)
 {
-	return x->box == BOX_BODY || x->box == BOX_RAW || (x->box == BOX_HEAD && head_may(x));
+	return x->box == BOX_BODY || x->box == BOX_RAW ||
+	       (x->box == BOX_HEAD && (head_may(x) || (x->draining && !x->requests && !x->in.len)));
 }
 
 const char *exchange_needs_token(const struct exchange *x)

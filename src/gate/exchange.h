@@ -10,11 +10,14 @@
  *   - The value that comes back becomes the placeholder again, in heads, bodies and after an upgrade.
  *     For that to work upstream is asked for no compression; an answer that is compressed all the same is
  *     refused (502), for nobody can look into it without unpacking a stranger's data in the gate.
- *     Known encodings (percent, JSON, base64, hex) are found as well. A granted host that can be made to
- *     give its callers' credentials back in pieces or reckoned into something else cannot be helped.
+ *     Known encodings (percent, JSON, HTML, base64, hex) are found as well, and a part of an answer cannot
+ *     be asked for (Range). A granted host that can be made to give its callers' credentials back in
+ *     pieces by itself or reckoned into something else cannot be helped.
+ *   - A token that the gate adds is guarded the same way: EXCHANGE_TOKEN_GONE comes in its place.
  *
  * Nothing is buffered but heads (64 KiB), and where the grant demands it, bodies: at most
- * EXCHANGE_SWAP_MAX to keep a Content-Length, at most EXCHANGE_SIGN_MAX to sign what is hashed nowhere.
+ * EXCHANGE_SWAP_MAX to keep a Content-Length, at most EXCHANGE_SIGN_MAX to sign what is hashed nowhere; of
+ * all exchanges together EXCHANGE_BUDGET, beyond that a request gets a 503.
  */
 #pragma once
 
@@ -31,6 +34,8 @@
 #define EXCHANGE_PIPELINE 32
 #define EXCHANGE_SWAP_MAX (64u << 10)
 #define EXCHANGE_SIGN_MAX (8u << 20)
+#define EXCHANGE_BUDGET (128u << 20)
+#define EXCHANGE_TOKEN_GONE "den-token-withheld"
 
 enum exchange_in {
 	EXCHANGE_IN_HEADER = 1 << 0, /* the headers in `headers` */
@@ -113,12 +118,21 @@ const char *exchange_needs_token(const struct exchange *x);
 /* token NULL: there is none, the box gets a 502. Used until `until` (Unix time), then asked for again. */
 int exchange_give_token(struct exchange *x, const char *token, time_t until, struct buf *to_up,
 	struct buf *to_box, const char **why);
+/*
+ * The policy is another now: no further request is taken, those under way are finished, then the connection
+ * is to be closed. One that is not whole yet gets a 503. stale: values of secrets changed, so none is put
+ * into anything from now on; a request whose body still had to get one is refused or cut. May be called again.
+ */
+int exchange_drain(struct exchange *x, bool stale, struct buf *to_box, const char **why);
 /* No request is under way and nothing is held: the connection may be closed without loss. */
 bool exchange_idle(const struct exchange *x);
 /* After a 101: bytes pass in both directions. */
 bool exchange_raw(const struct exchange *x);
 /* Upstream (or the box) wants the connection closed after what was sent: close when it is flushed. */
 bool exchange_wants_close(const struct exchange *x);
+/* Memory that others hold for exchanges is of the same budget: *counted, zero at first, becomes now. */
+void exchange_budget_count(size_t *counted, size_t now);
+size_t exchange_budget_used(void);
 /* Requests forwarded so far, and the status of the last answer (0: none), for the journal. */
 unsigned exchange_requests(const struct exchange *x);
 int exchange_last_status(const struct exchange *x);

@@ -202,6 +202,8 @@ static int body_flush(struct exchange *x, bool end, struct buf *to_up, struct bu
 			return exchange_refuse(x, 413,
 				"a body of more than 8 MiB where all of it must be known first",
 				NULL, to_box);
+		if (!budget_allows(x, &x->hold, x->piece.len))
+			return exchange_busy(x, "too much is held for signing at the same time", false, to_box);
 		buf_add(&x->hold, x->piece.p, x->piece.len);
 		break;
 	default:

@@ -332,6 +332,20 @@ struct swap *grant_swap_body(const struct exchange *x, enum body_text text)
 
 /* ---- the way back ------------------------------------------------------------------------------ */
 
+bool grant_guards(const struct exchange *x)
+{
+	return x->n_secrets || x->token_audience;
+}
+
+bool grant_shows(const struct exchange *x)
+{
+	bool shows = x->token_audience != NULL;
+
+	for (unsigned i = 0; i < x->n_secrets; i++)
+		shows |= x->secrets[i].in != EXCHANGE_IN_SIGV4 || x->secrets[i].session_token;
+	return shows;
+}
+
 struct pairs {
 	struct buf *texts; /* from and to, in turn */
 	unsigned n;
@@ -366,10 +380,13 @@ static void pair_mask(struct pairs *v, struct buf from, char letter)
 static void pairs_encoded(struct pairs *v, const char *value)
 {
 	size_t n = strlen(value);
-	struct buf hex = { 0 };
+	struct buf hex = { 0 }, upper = { 0 };
 
 	encode_hex(&hex, value, n);
+	for (size_t i = 0; i < hex.len; i++)
+		buf_add(&upper, &(char){ hex.p[i] > '9' ? (char)(hex.p[i] & ~0x20) : hex.p[i] }, 1);
 	pair_mask(v, hex, '0');
+	pair_mask(v, upper, '0');
 	for (unsigned skip = 0; skip < 3; skip++) {
 		struct buf std = { 0 }, url = { 0 };
 
@@ -391,14 +408,26 @@ static void pairs_of(struct pairs *v, const char *value, const char *placeholder
 		pairs_encoded(v, value);
 }
 
+/* Its signature alone is worth the token: the rest can be guessed. */
+static void pairs_token(struct pairs *v, const char *token)
+{
+	const char *dot = strrchr(token, '.');
+
+	pairs_of(v, token, EXCHANGE_TOKEN_GONE);
+	if (dot && strlen(dot + 1) >= ENCODED_MIN)
+		pairs_of(v, dot + 1, EXCHANGE_TOKEN_GONE);
+}
+
 struct swap *grant_swap_answer(const struct exchange *x)
 {
 	struct pairs v = { 0 };
 	auto_free struct swap_pair *pairs = NULL;
 	struct swap *s;
 
-	if (!x->n_secrets)
+	if (!grant_guards(x))
 		return NULL;
+	for (unsigned i = 0; i < TOKENS_MAX && x->tokens[i]; i++)
+		pairs_token(&v, x->tokens[i]);
 	for (unsigned i = 0; i < x->n_secrets; i++) {
 		pairs_of(&v, x->secrets[i].value, x->secrets[i].placeholder);
 		if (x->secrets[i].session_token)
@@ -407,7 +436,7 @@ struct swap *grant_swap_answer(const struct exchange *x)
 	pairs = mem_alloc((v.n / 2 + 1) * sizeof(*pairs));
 	for (unsigned i = 0; i < v.n; i += 2)
 		pairs[i / 2] = (struct swap_pair){ v.texts[i].p, v.texts[i].len, v.texts[i + 1].p,
-			v.texts[i + 1].len };
+			v.texts[i + 1].len, true };
 	s = swap_new(pairs, v.n / 2);
 	for (unsigned i = 0; i < v.n; i++) {
 		explicit_bzero(v.texts[i].p, v.texts[i].len);

@@ -59,7 +59,7 @@ static bool field_special(struct exchange *x, const struct http_head *h, const s
 		*host = true;
 		return true;
 	}
-	if (x->n_secrets && http_field_is(f, "accept-encoding")) {
+	if (grant_guards(x) && http_field_is(f, "accept-encoding")) {
 		if (!*accept)
 			buf_addstr(&x->head, "Accept-Encoding: identity\r\n");
 		*accept = true;
@@ -70,7 +70,10 @@ static bool field_special(struct exchange *x, const struct http_head *h, const s
 		return true;
 	}
 	/* Compression of another name: nobody could look into the frames. */
-	if (x->websocket && x->n_secrets && http_field_is(f, "sec-websocket-extensions"))
+	if (x->websocket && grant_guards(x) && http_field_is(f, "sec-websocket-extensions"))
+		return true;
+	/* In two halves nobody would know what it is. */
+	if (grant_shows(x) && (http_field_is(f, "range") || http_field_is(f, "if-range")))
 		return true;
 	return http_field_is(f, "content-length") || http_field_is(f, "transfer-encoding") ||
 	       (h->h2c && (http_field_is(f, "upgrade") || http_field_is(f, "http2-settings"))) ||
@@ -140,12 +143,12 @@ int head_build(struct exchange *x, const struct http_head *h, struct buf *to_box
 			return -1;
 	if (!host && h->has_host)
 		host_put(h, &x->head);
-	if (x->n_secrets && !accept)
+	if (grant_guards(x) && !accept)
 		buf_addstr(&x->head, "Accept-Encoding: identity\r\n");
 	if (x->token_audience)
 		buf_addf(&x->head, "%s: %s%s\r\n", x->token_header,
 			strcasecmp(x->token_header, "authorization") == 0 ? "Bearer " : "",
-			x->token);
+			x->tokens[0]);
 	return 0;
 }
 

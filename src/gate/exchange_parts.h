@@ -72,6 +72,8 @@ struct ws_scan {
 	uint64_t left; /* of the payload */
 };
 
+#define TOKENS_MAX 4 /* that an answer may still have: the newest is the first */
+
 struct exchange {
 	struct net_name name;
 	bool has_name, has_addr;
@@ -80,7 +82,7 @@ struct exchange {
 	struct secret *secrets;
 	unsigned n_secrets;
 	const struct canary *canaries;
-	char *token_audience, *token_header, *token;
+	char *token_audience, *token_header, *tokens[TOKENS_MAX];
 	time_t token_until;
 	char *rule, *how_to_ask;
 	uint64_t generation;
@@ -119,12 +121,14 @@ struct exchange {
 	struct http_body up_body;
 	enum body_mode up_mode;
 	bool up_until_eof; /* upstream ends this body with the connection */
-	struct swap *to_placeholder; /* values to placeholders; NULL: no secrets */
+	struct swap *to_placeholder; /* values to placeholders; NULL: no secrets, no token */
 	struct buf up_meta;
 	bool answer_ends; /* the connection ends after this answer */
 	bool answering; /* something of the answer to the oldest request was sent */
 	bool close;
+	bool draining; /* no further head is taken */
 
+	size_t counted; /* in the budget */
 	struct buf refusal;
 	char why[160];
 	unsigned requests;
@@ -150,7 +154,17 @@ void grant_used(struct exchange *x, unsigned secret, const char *where);
 void grant_tell(struct exchange *x); /* the uses so far */
 struct swap *grant_swap_body(
 	const struct exchange *x, enum body_text text); /* NULL: no such grant */
-struct swap *grant_swap_answer(const struct exchange *x); /* NULL: no secrets */
+struct swap *grant_swap_answer(const struct exchange *x); /* NULL: no secrets, no token */
+
+/* Is there anything that an answer must not give back? */
+bool grant_guards(const struct exchange *x);
+/* ... and that goes upstream as it is? A key that only signs does not. */
+bool grant_shows(const struct exchange *x);
+
+/* exchange_budget.c: counts what x keeps now, and gives back what is empty. */
+void budget_settle(struct exchange *x);
+/* May b of x grow by so many bytes? */
+bool budget_allows(const struct exchange *x, const struct buf *b, size_t more);
 
 /* exchange_ws.c: the canary in masked frames, or -1. */
 int ws_look(const struct canary *c, struct ws_scan *w, const char *p, size_t n);
@@ -181,6 +195,8 @@ int answer_eof(struct exchange *x, struct buf *to_box);
  * said when the requests before it are answered: until then the state is REFUSED. */
 int exchange_refuse(
 	struct exchange *x, int status, const char *what, const char *detail, struct buf *to_box);
+/* 503: nothing is wrong with the request, so it is no denial. */
+int exchange_busy(struct exchange *x, const char *what, bool partly_out, struct buf *to_box);
 /* An incident; partly_out: bytes of this request went upstream already, so there is no waiting. */
 int exchange_incident(
 	struct exchange *x, int canary, const char *where, bool partly_out, struct buf *to_box);

@@ -17,6 +17,7 @@ static const char *status_text(int status)
 		{ 413, "Content Too Large" },
 		{ 431, "Request Header Fields Too Large" },
 		{ 502, "Bad Gateway" },
+		{ 503, "Service Unavailable" },
 		{ 505, "HTTP Version Not Supported" },
 	};
 
@@ -101,6 +102,13 @@ static int cut(
 	if (x->asked_n == 1 && !x->answering)
 		answer_put(x, status, what, detail, false, to_box);
 	return exchange_over(x, what);
+}
+
+int exchange_busy(struct exchange *x, const char *what, bool partly_out, struct buf *to_box)
+{
+	static const char detail[] = "send the request again";
+
+	return partly_out ? cut(x, 503, what, detail, to_box) : refuse(x, 503, what, detail, to_box);
 }
 
 int exchange_cut(struct exchange *x, int status, const char *what, struct buf *to_box)

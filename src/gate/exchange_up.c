@@ -30,7 +30,9 @@ static bool compressed(const struct http_head *h)
 static enum body_mode answer_mode(
 	const struct exchange *x, const struct http_head *h, const struct asked *a)
 {
-	bool same = !x->to_placeholder || swap_keeps_length(x->to_placeholder) || !h->length;
+	/* the next token may have another length */
+	bool same = !h->length || (!x->token_audience &&
+		(!x->to_placeholder || swap_keeps_length(x->to_placeholder)));
 
 	if (h->body == HTTP_BODY_CLOSE)
 		return BODY_CLOSE;
@@ -49,13 +51,13 @@ static bool answer_drops(const struct http_head *h, const struct http_field *f, 
 }
 
 static void answer_head(struct exchange *x, const char *p, const struct http_head *h,
-	enum body_mode mode, struct buf *out)
+	enum body_mode mode, bool last, struct buf *out)
 {
 	const char *reason = p + strlen("HTTP/1.1 200"), *eol = memchr(reason, '\r', h->head_len);
 	/* Ended by us and not by upstream, or said in another version's way: the box must be told. */
-	bool end = h->body != HTTP_BODY_NONE &&
+	bool end = last || (h->body != HTTP_BODY_NONE &&
 		   ((mode == BODY_CLOSE && h->body != HTTP_BODY_CLOSE) ||
-			   (mode == BODY_CHUNKS && !h->minor && !h->keep_alive));
+			   (mode == BODY_CHUNKS && !h->minor && !h->keep_alive)));
 
 	buf_addf(out, "HTTP/1.%d %03d", mode == BODY_CHUNKS ? 1 : h->minor, h->status);
 	swap_text(x, reason, (size_t)(eol - reason), out);
@@ -88,16 +90,24 @@ static int answer_end(struct exchange *x)
 	return 0;
 }
 
+/* No request will follow, and none waits for its body or for its refusal. */
+static bool answer_last(const struct exchange *x)
+{
+	return x->draining && x->asked_n == 1 && x->box != BOX_REFUSED &&
+	       !(x->box == BOX_BODY && x->mode == BODY_HOLD);
+}
+
 static int answer_begin(
 	struct exchange *x, const char *p, const struct http_head *h, struct buf *to_box)
 {
 	const struct asked *a = &x->asked[x->asked_at];
+	bool last;
 
 	if (h->status == 101) {
 		if (!a->upgrade || !h->upgrade || x->box != BOX_UPGRADE || x->asked_n != 1)
 			return exchange_bad_answer(
 				x, "upstream changed the protocol unasked", NULL, to_box);
-		answer_head(x, p, h, BODY_CLOSE, to_box);
+		answer_head(x, p, h, BODY_CLOSE, false, to_box);
 		if (x->to_placeholder)
 			swap_reset(x->to_placeholder);
 		x->scan = (struct canary_scan){ 0 };
@@ -108,13 +118,13 @@ static int answer_begin(
 		return 0;
 	}
 	if (h->status < 200) { /* the answer proper comes later */
-		answer_head(x, p, h, BODY_LENGTH, to_box);
+		answer_head(x, p, h, BODY_LENGTH, false, to_box);
 		return 0;
 	}
 	if (x->to_placeholder && h->body != HTTP_BODY_NONE && compressed(h))
 		return exchange_bad_answer(x,
 			"upstream compressed an answer though it was asked not to",
-			"a secret is granted for this host, and what comes back must be readable",
+			"a secret or a token is granted for this host, and what comes back must be readable",
 			to_box);
 	x->last_status = h->status;
 	if (a->upgrade && x->upgrade_asked && x->asked_n == 1) {
@@ -123,9 +133,10 @@ static int answer_begin(
 			x->box = BOX_HEAD;
 	}
 	x->up_mode = answer_mode(x, h, a);
-	x->answer_ends = !h->keep_alive || a->close ||
+	last = answer_last(x);
+	x->answer_ends = !h->keep_alive || a->close || last ||
 			 (h->body != HTTP_BODY_NONE && x->up_mode == BODY_CLOSE);
-	answer_head(x, p, h, x->up_mode, to_box);
+	answer_head(x, p, h, x->up_mode, last, to_box);
 	x->answering = true;
 	x->up_meta.len = 0;
 	if (x->to_placeholder)

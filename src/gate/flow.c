@@ -241,6 +241,16 @@ static void give_up(struct flow *f, const char *reason)
 	flow_again(f); /* not from here: we may be called for one of a list of flows */
 }
 
+/* By the policy that holds at this moment: it may have become stricter since the name was resolved. */
+static bool may_connect(const struct flow *f, const struct net_addr *a)
+{
+	const struct policy *p = f->g->cfg->policy;
+
+	if (f->v.host_loopback)
+		return policy_check_name(p, &f->name, f->port).allow;
+	return f->named ? policy_answer_ok(p, a, f->port, NULL) : policy_check_addr(p, a, f->port, false).allow;
+}
+
 /* Connects to the very address that was checked, and to the next when that fails. */
 static void connect_next(struct flow *f)
 {
@@ -251,7 +261,8 @@ static void connect_next(struct flow *f)
 		struct sockaddr_in6 sa;
 		const struct net_addr *a = &f->tries[f->tried++];
 		socklen_t len = sockaddr_put(a, f->port, &sa);
-		int fd = socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		int fd = may_connect(f, a) ?
+			socket(a->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
 
 		if (fd < 0)
 			continue;
@@ -290,7 +301,7 @@ static void on_resolved(struct lookup *l, const struct net_addr *addrs, unsigned
 	for (int family = 4; family <= 6; family += 2) /* v4 first: more networks have it */
 		for (unsigned i = 0; i < n; i++)
 			if (addrs[i].family == family &&
-				policy_answer_ok(f->cfg->policy, &addrs[i], f->port, &why))
+				policy_answer_ok(f->g->cfg->policy, &addrs[i], f->port, &why))
 				f->tries[f->n_tries++] = addrs[i];
 	if (f->n_tries) {
 		connect_next(f);

@@ -61,6 +61,26 @@ struct denial {
 	int64_t told; /* ns */
 };
 
+/* The same of incidents; the first few are told one by one. */
+#define INCIDENTS 32
+struct incident {
+	struct net_name name;
+	struct net_addr addr;
+	uint16_t port;
+	char secret[64], place[96]; /* what is longer counts as the same */
+	unsigned told_times;
+	uint64_t again;
+	int64_t told; /* ns; 0: free */
+};
+
+/* Lines that may be told now. What is over is counted, and told in one line for all. */
+struct allowance {
+	uint64_t used; /* of the burst */
+	int64_t at;    /* ns */
+	uint64_t over;
+	int64_t over_told; /* ns */
+};
+
 struct gate {
 	struct loop *loop;
 	struct loop_source listen, init;
@@ -89,6 +109,8 @@ struct gate {
 	bool asked_sockets;
 	struct loop_source identity;
 	struct denial denials[DENIALS];
+	struct incident incidents[INCIDENTS];
+	struct allowance denials_left, incidents_left;
 };
 
 /* config.c */

@@ -82,8 +82,8 @@ static const char *record_check(const uint8_t *p, size_t n)
 
 static bool looks_like_tls(const uint8_t *p, size_t n)
 {
-	return p[0] >= RECORD_CCS && p[0] <= RECORD_HEARTBEAT && (n < 2 || p[1] == 3) &&
-	       (n < 3 || p[2] <= 4);
+	/* whatever the minor version: servers do not look at it, so it must not be a way around us */
+	return p[0] >= RECORD_CCS && p[0] <= RECORD_HEARTBEAT && (n < 2 || p[1] == 3);
 }
 
 /* The size of the whole message (with its header) that its first bytes announce; 0: not known yet. */

@@ -42,6 +42,7 @@ struct pump {
 	struct flow *f;
 	bool closing; /* when what is for the box has gone */
 	bool answered; /* the box got bytes: an error page would come too late */
+	size_t counted; /* of what waits to be sent, in the budget of exchanges */
 };
 
 static char piece[16384];
@@ -184,6 +185,7 @@ void pump_free(struct flow *f)
 		exchange_free(p->x);
 	buf_free(&p->box.out);
 	buf_free(&p->up.out);
+	exchange_budget_count(&p->counted, 0);
 	free(p);
 	f->pump = NULL;
 }
@@ -296,12 +298,46 @@ static bool side_meet(struct side *s)
 
 /* ---- from side to side ---- */
 
+/* Have the secrets of the flow's host the values that they have by now? Their names and places are the
+ * same, else the flow would have ended with the change. */
+static bool values_same(const struct flow *f)
+{
+	int a = -1, b = -1;
+
+	for (;;) {
+		const char *was, *is;
+
+		a = policy_next_secret(f->cfg->policy, &f->name, f->port, a);
+		b = policy_next_secret(f->g->cfg->policy, &f->name, f->port, b);
+		if (a < 0 || b < 0)
+			return a == b;
+		was = f->cfg->secrets[a].value;
+		is = f->g->cfg->secrets[b].value;
+		if (was && (!is || strcmp(was, is) != 0))
+			return false;
+	}
+}
+
+/* Of an old policy: its secrets may be old. What is under way is finished; another connection gets the
+ * new ones. */
+static void drain_old(struct flow *f)
+{
+	struct pump *p = f->pump;
+	const char *why;
+
+	if (!p->x || f->cfg == f->g->cfg || p->closing)
+		return;
+	if (exchange_drain(p->x, f->named && !values_same(f), &p->box.out, &why) < 0)
+		p->closing = true;
+}
+
 static void token_done(struct token_wait *w, const char *token, const char *reason)
 {
 	struct pump *p = CONTAINER_OF(w, struct pump, token);
 	const char *why;
 
 	(void)reason;
+	drain_old(p->f);
 	if (exchange_give_token(p->x, token, time(NULL) + 60, &p->up.out, &p->box.out, &why) < 0)
 		p->closing = true;
 	flow_again(p->f); /* not from here: pump_go() may be up the stack */
@@ -449,9 +485,6 @@ static bool finish(struct flow *f)
 	}
 	if (p->x && exchange_wants_close(p->x) && box_sent && up_sent)
 		p->closing = true;
-	/* of an old policy: its secrets may be old; another connection gets the new */
-	if (p->x && f->cfg != f->g->cfg && exchange_requests(p->x) && pump_idle(f))
-		p->closing = true;
 	if (p->up.eof && box_sent && p->box.met) {
 		if (p->x || p->box.eof || p->up.broken) {
 			p->closing = true;
@@ -497,6 +530,7 @@ void pump_go(struct flow *f)
 
 	if (f->ups == UP_READY && p->up.ssl && SSL_get_fd(p->up.ssl) < 0)
 		SSL_set_fd(p->up.ssl, f->up.fd);
+	drain_old(f);
 	for (int i = 0; i < ROUNDS && moved; i++) {
 		int a, b;
 
@@ -521,6 +555,7 @@ void pump_go(struct flow *f)
 	}
 	if (finish(f))
 		return;
+	exchange_budget_count(&p->counted, p->box.out.cap + p->up.out.cap);
 	if (f->throttled)
 		p->box.wants = p->up.wants = 0;
 	else if (moved) /* also if all is read from the sockets; or the socket is no longer watched */

@@ -4,6 +4,9 @@
  * server-sent events for example, passes whole at once: there is nothing to flush.
  *
  * Leftmost, then longest: of two patterns that begin at the same place the longer one counts.
+ *
+ * A pair that is `spelled` is found with any of its bytes written as an escape too (spell.h), and all of
+ * that is replaced.
  */
 #pragma once
 
@@ -18,6 +21,7 @@ struct swap_pair {
 	size_t from_len;
 	const char *to;
 	size_t to_len;
+	bool spelled;
 };
 
 /* Copies the pairs. A pair with an empty `from` never hits. */
@@ -34,6 +38,8 @@ void swap_release(struct swap *s, size_t max, struct buf *out);
 void swap_end(struct swap *s, struct buf *out);
 /* Forgets what is held and the hits: as new. */
 void swap_reset(struct swap *s);
+/* s is new, and goes on with the stream that old is in. */
+void swap_follow(struct swap *s, struct swap *old);
 /* How many times pair number i was replaced. */
 unsigned swap_hits(const struct swap *s, unsigned i);
 /* Bytes held back now. */
@@ -43,5 +49,5 @@ static inline bool swap_flush_safe(const struct swap *s)
 {
 	return swap_held(s) == 0;
 }
-/* No replacement changes a length. */
+/* No replacement changes a length: what takes the place of longer spellings is filled up. */
 bool swap_keeps_length(const struct swap *s);

@@ -4,13 +4,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "fd.h"
+#include "lines.h"
 #include "mem.h"
 #include "sha256.h"
 
@@ -25,28 +25,25 @@ static void hash_line(const char *p, size_t n, char out[static 65])
 	sha256_hex(&h, out);
 }
 
-/* The number at the beginning of a line of ours. */
-static uint64_t line_number(const char *p, size_t n)
+/* Where the file ends in whole lines, and what its last one is: the next line goes on from there. */
+static int find_end(struct journal *j, int fd, struct den_err *err)
 {
-	char head[32];
-	unsigned long long v = 0;
+	size_t want, end, begin;
+	auto_free char *tail = NULL;
+	struct stat st;
 
-	snprintf(head, sizeof(head), "%.*s", (int)MIN(n, sizeof(head) - 1), p);
-	return sscanf(head, "{\"n\":%llu,", &v) == 1 ? v : 0;
-}
-
-/* Where the file ends in whole lines, and what its last one is. */
-static int find_end(struct journal *j, off_t size, struct den_err *err)
-{
-	size_t want = (size_t)MIN(size, (off_t)LINE_MAX_BYTES * 2), end, begin;
-	auto_free char *tail = mem_alloc(want + 1);
-
-	if (pread(j->fd, tail, want, size - (off_t)want) != (ssize_t)want)
+	if (fstat(fd, &st) < 0)
+		return den_fail_sys(err, errno, "read journal");
+	want = (size_t)MIN(st.st_size, (off_t)LINE_MAX_BYTES * 2);
+	j->size = (uint64_t)st.st_size;
+	tail = mem_alloc(want + 1);
+	if (pread(fd, tail, want, st.st_size - (off_t)want) != (ssize_t)want)
 		return den_fail_sys(err, errno, "read journal");
 	for (end = want; end && tail[end - 1] != '\n'; end--)
 		;
-	if (end < want && ftruncate(j->fd, size - (off_t)(want - end)) < 0)
+	if (end < want && ftruncate(fd, st.st_size - (off_t)(want - end)) < 0)
 		return den_fail_sys(err, errno, "mend journal");
+	j->size -= want - end;
 	if (!end)
 		return 0;
 	for (begin = end - 1; begin && tail[begin - 1] != '\n'; begin--)
@@ -56,15 +53,34 @@ static int find_end(struct journal *j, off_t size, struct den_err *err)
 	return 0;
 }
 
-int journal_open(struct journal *j, int dirfd, const char *name, struct den_err *err)
+/* The last writer may have died after it put the full file aside. */
+static int find_end_before(struct journal *j, struct den_err *err)
 {
-	struct stat st;
+	char old[JOURNAL_NAME_MAX];
+	auto_fd fd = openat(j->dirfd, journal_file(old, j->name, ".1"), O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 
-	*j = (struct journal){ .fd = openat(dirfd, name, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600) };
+	if (fd < 0)
+		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "open journal");
+	if (find_end(j, fd, err) < 0)
+		return -1;
+	j->size = 0;
+	return 0;
+}
+
+static int open_now(const struct journal *j)
+{
+	return openat(j->dirfd, j->name, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+int journal_open(struct journal *j, int dirfd, const char *name, const struct journal_limits *limits,
+	struct den_err *err)
+{
+	*j = (struct journal){ .dirfd = dirfd, .name = name, .limits = limits };
 	memset(j->prev, '0', 64);
-	if (j->fd < 0 || fstat(j->fd, &st) < 0)
+	j->fd = open_now(j);
+	if (j->fd < 0)
 		return den_fail_sys(err, errno, "open journal");
-	if (st.st_size && find_end(j, st.st_size, err) < 0) {
+	if (find_end(j, j->fd, err) < 0 || (!j->size && find_end_before(j, err) < 0)) {
 		journal_close(j);
 		return -1;
 	}
@@ -76,13 +92,100 @@ void journal_close(struct journal *j)
 	fd_close(&j->fd);
 }
 
+/* ---- another file ---- */
+
+static bool is_kept(const struct journal_limits *limits, const char *line, size_t n)
+{
+	for (const char *const *k = limits->kinds; *k; k++)
+		if (line_is(line, n, *k))
+			return true;
+	return false;
+}
+
+struct gone {
+	uint64_t lines, kept;
+	uint64_t trimmed; /* of those that had been kept until now */
+};
+
+/* What is in NAME.kept and what must be kept of NAME.1, in one file. Doing it twice does no harm. */
+static int keep(struct journal *j, struct gone *ret, struct den_err *err)
+{
+	char kept[JOURNAL_NAME_MAX], old[JOURNAL_NAME_MAX];
+	struct lines before = { 0 }, now = { 0 };
+	uint64_t last = 0, n;
+	auto_buf b = { 0 };
+	const char *line;
+	size_t len;
+	int r = -1;
+
+	journal_file(kept, j->name, ".kept");
+	if (lines_map(j->dirfd, kept, &before, err) < 0 ||
+		lines_map(j->dirfd, journal_file(old, j->name, ".1"), &now, err) < 0)
+		goto out;
+	for (size_t at = 0; lines_at(&before, at, &line, &len); at += len + 1)
+		last = line_number(line, len);
+	buf_add(&b, before.p ? before.p : "", before.n);
+	for (size_t at = 0; lines_at(&now, at, &line, &len); at += len + 1) {
+		ret->lines++;
+		n = line_number(line, len);
+		if (!is_kept(j->limits, line, len))
+			continue;
+		ret->kept++;
+		if (n > last)
+			buf_add(&b, line, len + 1);
+	}
+	if (b.len > j->limits->kept) {
+		const char *nl = memchr(b.p + (b.len - j->limits->kept), '\n', j->limits->kept);
+
+		for (const char *p = b.p; p <= nl; p++)
+			ret->trimmed += *p == '\n';
+		buf_consume(&b, (size_t)(nl - b.p) + 1);
+	}
+	r = b.len ? file_replace_at(j->dirfd, kept, b.p, b.len, 0600, err) : 0;
+out:
+	lines_unmap(&before);
+	lines_unmap(&now);
+	return r;
+}
+
+static void rotate(struct journal *j)
+{
+	struct gone gone = { 0 };
+	char old[JOURNAL_NAME_MAX];
+	struct den_err err;
+	struct json line;
+	int fd;
+
+	if (keep(j, &gone, &err) < 0)
+		gone.kept = gone.trimmed = 0; /* no room for them: what happens now matters more than what was */
+	journal_file(old, j->name, ".1");
+	if (renameat(j->dirfd, j->name, j->dirfd, old) < 0)
+		return; /* it grows on, until this works */
+	fd = open_now(j);
+	fd_close(&j->fd); /* without another one nothing is written into what was put aside */
+	j->fd = fd;
+	j->size = 0;
+	journal_begin(j, &line, "rotated");
+	gone.lines += gone.trimmed - gone.kept;
+	json_str(&line, "text", gone.lines ? "the oldest lines were removed" : "another file was begun");
+	json_u64(&line, "count", gone.lines);
+	json_u64(&line, "kept", gone.kept);
+	(void)journal_end(j, &line, &err);
+}
+
+/* ---- writing ---- */
+
 void journal_begin(struct journal *j, struct json *line, const char *kind)
 {
 	char at[40];
-	int64_t now = clock_wall_ms();
 	struct tm tm;
-	time_t s = (time_t)(now / 1000);
+	int64_t now;
+	time_t s;
 
+	if (j->size >= j->limits->file)
+		rotate(j);
+	now = clock_wall_ms();
+	s = (time_t)(now / 1000);
 	*line = (struct json){ 0 };
 	json_open(line, NULL, '{');
 	json_u64(line, "n", j->n + 1);
@@ -95,7 +198,6 @@ void journal_begin(struct journal *j, struct json *line, const char *kind)
 
 int journal_end(struct journal *j, struct json *line, struct den_err *err)
 {
-	off_t before = lseek(j->fd, 0, SEEK_END);
 	char hash[65];
 	ssize_t n;
 
@@ -103,80 +205,19 @@ int journal_end(struct journal *j, struct json *line, struct den_err *err)
 	json_close(line, '}');
 	hash_line(line->b.p, line->b.len, hash);
 	buf_addstr(&line->b, "\n");
+	errno = EFBIG;
 	n = line->b.len > LINE_MAX_BYTES ? -1 : write(j->fd, line->b.p, line->b.len);
 	if (n != (ssize_t)line->b.len) {
-		int sys = errno;
+		int sys = n < 0 ? errno : ENOSPC;
 
 		if (n > 0)
-			(void)!ftruncate(j->fd, before);
+			(void)!ftruncate(j->fd, (off_t)j->size);
 		buf_free(&line->b);
 		return den_fail_sys(err, sys, "write journal");
 	}
+	j->size += (uint64_t)n;
 	buf_free(&line->b);
 	memcpy(j->prev, hash, sizeof(hash));
 	j->n++;
 	return 0;
-}
-
-/* ---- reading ---- */
-
-static bool is_kind(const char *line, size_t n, const char *kind)
-{
-	auto_buf want = { 0 };
-
-	if (!kind)
-		return true;
-	buf_addf(&want, "\"kind\":\"%s\"", kind);
-	/* it is the third field: what a box chose comes after it */
-	return memmem(line, MIN(n, 160), want.p, want.len) != NULL;
-}
-
-/* Goes back from the end until it has seen enough lines. */
-static size_t find_start(const char *p, size_t n, const char *kind, uint64_t count)
-{
-	size_t end = n;
-
-	while (end && count) {
-		const char *nl = end > 1 ? memrchr(p, '\n', end - 1) : NULL;
-		size_t begin = nl ? (size_t)(nl - p) + 1 : 0;
-
-		if (is_kind(p + begin, end - begin, kind))
-			count--;
-		end = begin;
-	}
-	return end;
-}
-
-int journal_tail(int dirfd, const char *name, const char *kind, uint64_t count,
-	int (*fn)(const char *line, size_t len, void *user, struct den_err *err), void *user,
-	struct den_err *err)
-{
-	auto_fd fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-	size_t at, n;
-	char *p;
-	int r = 0;
-
-	if (fd < 0)
-		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "open journal");
-	if (fstat(fd, &st) < 0)
-		return den_fail_sys(err, errno, "read journal");
-	if (!st.st_size)
-		return 0;
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (p == MAP_FAILED)
-		return den_fail_sys(err, errno, "read journal");
-	n = (size_t)st.st_size;
-	while (n && p[n - 1] != '\n')
-		n--;
-	for (at = find_start(p, n, kind, count); at < n && r == 0;) {
-		const char *nl = memchr(p + at, '\n', n - at);
-		size_t len = (size_t)(nl - (p + at));
-
-		if (is_kind(p + at, len, kind))
-			r = fn(p + at, len, user, err);
-		at += len + 1;
-	}
-	munmap(p, (size_t)st.st_size);
-	return r;
 }

@@ -25,6 +25,7 @@
 #define SOCKETS_ASKED 16 /* a unix socket holds some of them, and no more */
 #define RETRY_NS (100 * NS_PER_MS)
 #define RETRY_MAX_NS (5 * NS_PER_SEC)
+#define STEADY_NS (10 * NS_PER_SEC) /* one that lived so long did not die of how it was started */
 #define BUNDLE "/etc/ssl/certs/ca-certificates.crt"
 
 bool gate_needed(const struct keeper *k)
@@ -173,7 +174,7 @@ static void send_token(struct kgate *g, const struct wire_frame *f)
 
 	wire_put_u64(&b, F_NUMBER, field_u64(f, F_NUMBER, 0));
 	if (field_str(f, F_NAME, 512, &audience, &err) < 0 || field_str(f, F_RULE, 16, &alg, &err) < 0 || !audience ||
-		gate_token(g->k, audience, alg, true, &token, &err) < 0)
+		token_kept(g, audience, alg ? alg : "EdDSA", &token, &err) < 0)
 		wire_put_str(&b, F_REASON, err.msg);
 	else
 		wire_put_str(&b, F_MSG, token);
@@ -245,6 +246,7 @@ static int meet(struct kgate *g, struct den_err *err)
 	if (conn_open(&g->ctl, g->k->loop, fd, err) < 0)
 		return -1;
 	g->up = true;
+	g->since = clock_mono_ns();
 	return 0;
 }
 
@@ -260,8 +262,10 @@ int gate_ask(struct kgate *g, uint8_t type, const struct buf *b, const int *fds,
 		struct pollfd p = { .fd = g->ctl.src.fd, .events = (short)(POLLIN | (conn_tx_empty(&g->ctl) ? 0 : POLLOUT)) };
 		int64_t left = until - clock_mono_ns();
 
-		if (left <= 0)
+		if (left <= 0) { /* an answer that comes later must not be taken for the next one's */
+			on_lost(g);
 			return den_fail(err, DEN_TIMEOUT, 0, "the gate gives no answer");
+		}
 		/* this connection alone is looked after: nobody else's request comes in between */
 		if (poll(&p, 1, (int)(left / NS_PER_MS) + 1) > 0)
 			g->ctl.src.cb(&g->ctl.src, (uint32_t)p.revents);
@@ -365,7 +369,6 @@ static void retry_cb(struct loop_timer *t)
 	if (!box_is_up(g->k) || g->k->gone || !gate_needed(g->k))
 		return;
 	if (gate_load(g, &err) == 0 && bring_up(g, &err) == 0) {
-		g->failures = 0;
 		gate_note(g, "gate", "started again");
 		return;
 	}
@@ -377,14 +380,17 @@ static void retry_cb(struct loop_timer *t)
 /* It died. The box has no network until the next one is up. */
 static void on_lost(struct kgate *g)
 {
-	int64_t wait = MIN(RETRY_NS << MIN(g->failures, 6U), RETRY_MAX_NS);
+	int64_t now = clock_mono_ns();
 
 	end_process(g);
 	if (!box_is_up(g->k) || g->k->gone)
 		return;
-	g->failures++;
+	if (g->since && now - g->since >= STEADY_NS)
+		g->failures = 0;
+	g->since = 0;
 	g->retry.cb = retry_cb;
-	loop_timer_set(g->k->loop, &g->retry, clock_mono_ns() + wait);
+	loop_timer_set(g->k->loop, &g->retry, now + MIN(RETRY_NS << MIN(g->failures, 6U), RETRY_MAX_NS));
+	g->failures++;
 }
 
 int gate_prepare(struct keeper *k, struct den_err *err)
@@ -449,6 +455,7 @@ void gate_down(struct keeper *k)
 	loop_timer_clear(&k->gate->retry);
 	loop_timer_clear(&k->gate->show);
 	end_process(k->gate);
+	gate_record_end(k->gate);
 }
 
 int gate_change(struct keeper *k, uint64_t *ret, struct den_err *err)

@@ -20,6 +20,20 @@
  *   down      it died: nothing listens, so nothing gets out; retry is armed
  * A gate outlives its keeper: the next one connects to gate.sock and sets it up again.
  */
+/* A token that was signed a moment ago: signing costs the host a process, and a box may ask for ever. */
+struct kept_token {
+	char *audience, *alg, *token;
+	int64_t until; /* ns */
+};
+
+/* Lines of one kind in the journal: bytes of an hour's share, and what came when it was used up. */
+struct share {
+	uint64_t used;
+	int64_t at; /* ns */
+	uint64_t over, in, out;
+};
+#define SHARES 8
+
 struct kgate {
 	struct keeper *k;
 	struct policy *policy; /* what holds; never NULL */
@@ -36,15 +50,19 @@ struct kgate {
 	int pidfd; /* of somebody else's; -1 */
 	struct conn ctl;
 	bool up;
-	struct loop_timer retry, show;
+	struct loop_timer retry, show, over;
 	unsigned failures;
+	int64_t since; /* ns: the gate that is there, or was last, came */
 	/* the answer that is waited for */
 	bool answered;
 	int result;
 	struct den_err answer;
 	uint64_t ended; /* connections, by the last change */
 	uint64_t used;	/* as in GATE_USED */
+	struct kept_token tokens[8];
+	unsigned next_token;
 	struct journal journal;
+	struct share shares[SHARES]; /* by enum gate_record; 0: what the keeper says */
 	char *denials[DENIALS_SHOWN]; /* lines for the box, the newest last */
 	unsigned n_denials;
 };
@@ -68,6 +86,10 @@ int gate_probe(struct den_err *err);
 /* Frames and an answer, while others wait. */
 int gate_ask(struct kgate *g, uint8_t type, const struct buf *b, const int *fds, int n, struct den_err *err);
 
+/* gate_token.c */
+int token_kept(struct kgate *g, const char *audience, const char *alg, char **ret, struct den_err *err);
+void tokens_drop(struct kgate *g);
+
 /* gate_config.c */
 int gate_load(struct kgate *g, struct den_err *err);
 int gate_config(struct kgate *g, struct buf *out, struct den_err *err);
@@ -76,6 +98,7 @@ int gate_files(struct kgate *g, struct den_err *err); /* in GATE_RUN */
 /* gate_record.c */
 void gate_record(struct kgate *g, const struct wire_frame *f);
 void gate_note(struct kgate *g, const char *kind, const char *text); /* what the keeper itself has to say */
+void gate_record_end(struct kgate *g); /* the box is down: what was only counted is told now */
 int req_journal(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 
 /* policies.c */

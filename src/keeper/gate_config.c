@@ -182,6 +182,7 @@ int gate_load(struct kgate *g, struct den_err *err)
 
 	if (policy_text(g, &text, err) < 0 || policy_parse(text, strlen(text), &p, err) < 0)
 		return -1;
+	tokens_drop(g); /* they say the generation */
 	policy_free(g->policy);
 	g->policy = p;
 	drop_secrets(g);

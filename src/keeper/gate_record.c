@@ -1,5 +1,8 @@
 /* What the gate tells, written down: in the journal, and for the box in /run/den/denials. The gate is
- * believed no more than a box: lengths are bounded, texts are escaped, a flood is cut. */
+ * believed no more than a box: lengths are bounded, texts are escaped, a flood is cut. Each kind of line
+ * has a share of the journal by the hour; what is over is counted and told once a minute, so that no kind
+ * drives out another. */
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,8 +13,28 @@
 #include "gate.h"
 
 #define SHOW_NS (50 * NS_PER_MS)
-#define RECORDS_MAX 1000000ULL /* lines in a journal; then only incidents are added */
+#define OVER_NS (60 * NS_PER_SEC)
+#define HOUR_NS (3600 * NS_PER_SEC)
 #define TAIL_MAX 100000ULL
+#define NOTE_MAX 8192	     /* bytes of a text that is too long for a line, six times as many at worst */
+#define NOTE_LINE (60U << 10)
+
+/* Less than 64 MiB a box. What the box can only make few of outlives what it can make many of. */
+static const char *const kept[] = { "incident", "policy", NULL };
+static const struct journal_limits limits = { .file = 24U << 20, .kept = 8U << 20, .kinds = kept };
+
+static const struct {
+	const char *kind;
+	uint64_t hour; /* bytes; 0: not written down */
+} kinds[RECORD_KINDS] = {
+	[0] = { "gate", 256U << 10 },
+	[RECORD_CONNECTION] = { "connection", 4U << 20 },
+	[RECORD_DENIAL] = { "denial", 1U << 20 },
+	[RECORD_INCIDENT] = { "incident", 256U << 10 },
+	[RECORD_SECRET] = { "secret", 4U << 20 },
+	[RECORD_LOST] = { "lost", 64U << 10 },
+};
+static_assert(RECORD_KINDS <= SHARES, "a kind has no share");
 
 struct record {
 	uint64_t kind, port, generation, in, out, ms, count;
@@ -141,17 +164,91 @@ static bool journal_ready(struct kgate *g)
 {
 	struct den_err err;
 
-	return g->journal.fd >= 0 || journal_open(&g->journal, g->k->boxfd, GATE_JOURNAL, &err) == 0;
+	return g->journal.fd >= 0 || journal_open(&g->journal, g->k->boxfd, GATE_JOURNAL, &limits, &err) == 0;
 }
 
-static void put(struct kgate *g, const struct record *r, const char *kind)
+/* Is there room for a line of this kind? One line too many does no harm. */
+static bool share_left(struct kgate *g, uint64_t kind)
 {
+	struct share *s = &g->shares[kind];
+	int64_t now = clock_mono_ns(), past = now - s->at;
+	uint64_t back = past >= HOUR_NS ? kinds[kind].hour :
+					  kinds[kind].hour * (uint64_t)(past / NS_PER_SEC) / 3600;
+
+	if (back) {
+		s->used -= MIN(s->used, back);
+		s->at = now;
+	}
+	return s->used < kinds[kind].hour;
+}
+
+static void tell_over(struct kgate *g, uint64_t kind)
+{
+	struct share *s = &g->shares[kind], over = *s;
 	struct den_err err;
 	struct json j;
 
-	if (!journal_ready(g) || (g->journal.n > RECORDS_MAX && r->kind != RECORD_INCIDENT))
+	journal_begin(&g->journal, &j, kinds[kind].kind);
+	if (kind == RECORD_CONNECTION) {
+		json_u64(&j, "bytes_out", over.out);
+		json_u64(&j, "bytes_in", over.in);
+	}
+	json_str(&j, kind ? "reason" : "text", "others, too many to tell");
+	json_u64(&j, "count", over.over);
+	json_u64(&j, "generation", g->k->row.info.generation);
+	if (journal_end(&g->journal, &j, &err) == 0)
+		s->over = s->in = s->out = 0;
+}
+
+static void over_cb(struct loop_timer *t)
+{
+	struct kgate *g = CONTAINER_OF(t, struct kgate, over);
+
+	for (uint64_t kind = 0; kind < RECORD_KINDS; kind++)
+		if (g->shares[kind].over && journal_ready(g))
+			tell_over(g, kind);
+}
+
+void gate_record_end(struct kgate *g)
+{
+	loop_timer_clear(&g->over);
+	over_cb(&g->over);
+}
+
+static void count_over(struct kgate *g, uint64_t kind, uint64_t count, uint64_t in, uint64_t out)
+{
+	struct share *s = &g->shares[kind];
+
+	s->over += MAX(count, 1U);
+	s->in += in;
+	s->out += out;
+	if (!g->over.when) {
+		g->over.cb = over_cb;
+		loop_timer_set(g->k->loop, &g->over, clock_mono_ns() + OVER_NS);
+	}
+}
+
+/* What can't be written is one of the others. */
+static void line_end(struct kgate *g, struct json *j, const struct record *r)
+{
+	size_t n = j->b.len + 80; /* and the hash */
+	struct den_err err;
+
+	if (journal_end(&g->journal, j, &err) < 0)
+		count_over(g, r->kind, r->count, r->in, r->out);
+	else
+		g->shares[r->kind].used += n;
+}
+
+static void put(struct kgate *g, const struct record *r)
+{
+	struct json j;
+
+	if (!share_left(g, r->kind) || !journal_ready(g)) {
+		count_over(g, r->kind, r->count, r->in, r->out);
 		return;
-	journal_begin(&g->journal, &j, kind);
+	}
+	journal_begin(&g->journal, &j, kinds[r->kind].kind);
 	if (r->host)
 		json_str(&j, "host", r->host);
 	if (r->addr)
@@ -174,14 +271,11 @@ static void put(struct kgate *g, const struct record *r, const char *kind)
 	if (r->count)
 		json_u64(&j, "count", r->count);
 	json_u64(&j, "generation", r->generation);
-	(void)journal_end(&g->journal, &j, &err);
+	line_end(g, &j, r);
 }
 
 void gate_record(struct kgate *g, const struct wire_frame *f)
 {
-	static const char *const kinds[RECORD_KINDS] = { [RECORD_CONNECTION] = "connection",
-		[RECORD_DENIAL] = "denial", [RECORD_INCIDENT] = "incident", [RECORD_SECRET] = "secret",
-		[RECORD_LOST] = "lost" };
 	struct record r = { 0 };
 
 	if (record_get(f, &r) < 0 || !r.kind || r.kind >= RECORD_KINDS) {
@@ -189,24 +283,41 @@ void gate_record(struct kgate *g, const struct wire_frame *f)
 	} else if (r.kind == RECORD_USED) {
 		keep_used(g, r.out);
 	} else {
-		put(g, &r, kinds[r.kind]);
+		put(g, &r);
 		if (r.kind == RECORD_DENIAL)
 			show(g, &r);
 	}
 	record_free(&r);
 }
 
+/* All of it if a line can hold it, else its beginning: a line that says less is better than none. */
+static void put_text(struct json *j, const char *text)
+{
+	struct json before = *j;
+
+	json_str(j, "text", text);
+	if (j->b.len <= NOTE_LINE)
+		return;
+	j->b.len = before.b.len;
+	j->comma = before.comma;
+	json_bytes(j, "text", text, NOTE_MAX);
+	json_u64(j, "length", strlen(text));
+}
+
 void gate_note(struct kgate *g, const char *kind, const char *text)
 {
-	struct den_err err;
+	bool ours = strcmp(kind, kinds[0].kind) != 0; /* somebody's wish, not what a box can bring about */
+	struct record r = { 0 };
 	struct json j;
 
-	if (!journal_ready(g))
+	if ((!ours && !share_left(g, 0)) || !journal_ready(g)) {
+		count_over(g, 0, 1, 0, 0);
 		return;
+	}
 	journal_begin(&g->journal, &j, kind);
-	json_str(&j, "text", text);
+	put_text(&j, text);
 	json_u64(&j, "generation", g->k->row.info.generation);
-	(void)journal_end(&g->journal, &j, &err);
+	line_end(g, &j, &r);
 }
 
 static int send_line(const char *line, size_t n, void *user, struct den_err *err)

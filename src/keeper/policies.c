@@ -11,6 +11,7 @@
 #include "strv.h"
 
 #define PLACE_POLICIES "policies"
+#define NEW_NAME ".new" /* no policy can be called so */
 
 /* ---- stored ---- */
 
@@ -57,10 +58,12 @@ static int stored_save(struct store *s, const char *name, const char *text, stru
 	auto_buf b = { 0 };
 
 	if (check_name(name, err) < 0 || canonical(text ? text : "", &b, err) < 0 ||
-		open_stored(s, true, &dir, err) < 0 || file_replace_at(dir, name, b.p, b.len, 0600, err) < 0)
+		open_stored(s, true, &dir, err) < 0)
 		return -1;
-	fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || fsync(fd) < 0 || fsync(dir) < 0)
+	/* on disk before it takes the old one's place */
+	fd = openat(dir, NEW_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0 || fd_write_all(fd, b.p, b.len, err) < 0 || fsync(fd) < 0 ||
+		renameat(dir, NEW_NAME, dir, name) < 0 || fsync(dir) < 0)
 		return den_fail_sys(err, errno, "write policy '%s'", name);
 	return 0;
 }
@@ -203,6 +206,39 @@ int req_policy_get(struct client *c, const struct wire_frame *f, struct buf *out
 	return 0;
 }
 
+static void swap_policy(struct box_spec *a, struct box_spec *b)
+{
+	char *policy = a->policy, *name = a->policy_name;
+
+	a->policy = b->policy;
+	a->policy_name = b->policy_name;
+	b->policy = policy;
+	b->policy_name = name;
+}
+
+/* In memory and on disk, or in neither: what could not be loaded or written is not what the box has. */
+static int take_over(struct keeper *k, struct box_spec *want, struct den_err *err)
+{
+	bool new = want->policy || want->policy_name;
+	struct den_err ignored;
+
+	if (new)
+		swap_policy(&k->row.info.spec, want);
+	k->row.info.generation++;
+	if (k->gate && new)
+		k->gate->strict = true;
+	if ((!k->gate || gate_load(k->gate, err) == 0) && (!k->row_written || box_save(k, err) == 0))
+		return 0;
+	k->row.info.generation--;
+	if (new)
+		swap_policy(&k->row.info.spec, want);
+	if (k->gate) {
+		k->gate->strict = false;
+		(void)gate_load(k->gate, &ignored);
+	}
+	return -1;
+}
+
 /* Neither a policy nor a name: what the box has is read anew (a secret or a stored policy changed). */
 int req_policy_set(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
@@ -219,17 +255,11 @@ int req_policy_set(struct client *c, const struct wire_frame *f, struct buf *out
 		box_spec_free(&want);
 		return -1;
 	}
-	if (want.policy || want.policy_name) {
-		free(s->policy);
-		free(s->policy_name);
-		s->policy = mem_take(&want.policy);
-		s->policy_name = mem_take(&want.policy_name);
-		if (k->gate)
-			k->gate->strict = true;
-	}
-	k->row.info.generation++;
-	if (k->row_written && box_save(k, err) < 0)
+	if (take_over(k, &want, err) < 0) {
+		box_spec_free(&want);
 		return -1;
+	}
+	box_spec_free(&want);
 	if (gate_change(k, &ended, err) < 0)
 		return -1;
 	if (k->gate)

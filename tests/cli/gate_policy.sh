@@ -434,6 +434,36 @@ for i in range(3000):
 }
 
 #@ root user range net
+test_flood_of_denied_names_leaves_room_for_what_comes_after() {
+	local b n
+	net_up
+	b=$(allowed a.test)
+	inside "$b" /usr/bin/python3 -c '
+import os, socket, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1)
+s.connect(("198.18.0.1", 53))
+answers = 0
+for i in range(3000):
+    name = os.urandom(8).hex().encode()
+    s.send(struct.pack(">HHHHHH", i, 0x100, 1, 0, 0, 0) + b"\x10" + name + b"\4evil\4test\0\0\1\0\1")
+    try: answers += s.recv(100)[3] & 15 == 5
+    except OSError: pass
+print(answers)'
+	at_least refused "$out" 2900
+	# the others are in a line with their number; nothing is left out of the count
+	want_journal "$b" '"kind":"denial","reason":"other denials, too many to tell","count":[0-9]+'
+	told() { journal "$b" | sed -n '/"kind":"denial"/s/.*"count":\([0-9]*\).*/\1/p' | awk '{ n += $1 } END { exit n < 2900 }'; }
+	soon 8 told || fail "denials that were told or counted: $(journal "$b" | grep -o '"count":.*,"g' | tail -5)"
+	n=$(journal "$b" | grep -c '"kind":"denial"')
+	at_most lines "$n" 800
+	inside "$b" curl -sS http://a.test/
+	want_journal "$b" '"kind":"connection","host":"a.test",.*"port":80,'
+	try den journal --kind connection "$b"
+	want_out_has 'a.test:80'
+	journal "$b" | is_json lines
+}
+
+#@ root user range net
 test_journal_has_each_connection_and_denial() {
 	local b
 	net_up

@@ -130,6 +130,16 @@ test_gate_adds_the_token_by_itself() {
 	inside "$b" curl -sS https://b.test:9443/three -H 'Authorization: Bearer mine'
 	want_seen '/three .*authorization: Bearer mine'
 	is aud "$(claims "$(grep -Eo '/three .*x-token: [^ ]+' "$KIT/seen" | sed 's/.* //')" | json aud)" https://b.test
+	# a server that tells what it was sent tells the box no token
+	for t in echo chunked; do
+		inside "$b" curl -sS --compressed "https://a.test:9443/$t"
+		want_out_has 'authorization: Bearer den-token-withheld'
+		want_seen "/$t .*authorization: Bearer eyJ"
+		c=$(grep -Eo "/$t .*authorization: Bearer [^ ]+" "$KIT/seen" | sed 's/.*\.//')
+		want_clean "$c"
+	done
+	inside "$b" curl -sS https://a.test:9443/gzip
+	want_out_has 'compressed an answer'
 	# many requests of one connection; another port gets none
 	inside "$b" curl -sS https://a.test:9443/k1 https://a.test:9443/k2 https://a.test:9443/k3
 	is 'with token' "$(grep -Ec '/k[123] .*authorization: Bearer eyJ' "$KIT/seen")" 3

@@ -356,6 +356,30 @@ test_placeholder_in_bytes_that_are_no_http_is_blocked() {
 	want_incident "$b" 'a.test:22022 .*KEY'
 }
 
+#@ root user net
+test_flood_of_incidents_is_a_few_lines() {
+	local b
+	secrets_up
+	b=$(keyed --allow "$PUB2:9999/udp" --allow b.test:9080)
+	inside "$b" /usr/bin/python3 -c "
+import os, socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range(2000): s.sendto(os.environ['KEY'].encode(), ('$PUB2', 9999))"
+	want_incident "$b" "$PUB2:9999 .*KEY in datagram"
+	inside "$b" /usr/bin/python3 -c "
+import http.client, os
+for i in range(300):
+    c = http.client.HTTPConnection('b.test', 9080)
+    c.request('GET', '/', headers={'x-%d' % i: os.environ['KEY']})
+    assert c.getresponse().status == 403"
+	want_rc 0
+	sleep 0.5
+	at_most 'lines of datagrams' "$(journal "$b" | grep -c '"where":"datagram"')" 9
+	at_most lines "$(journal "$b" | grep -c '"kind":"incident"')" 200
+	want_journal "$b" '"kind":"incident",.*other places, too many to tell","count":'
+	want_nothing 'den_'
+}
+
 # ---- where the value is not ----------------------------------------------------------------------
 
 #@ root user range net timeout=120
@@ -428,6 +452,43 @@ test_rotation_reaches_a_live_box_at_once() {
 	den stop "$b"
 	den start "$b" >/dev/null
 	is placeholder "$(mark_of "$b")" "$m"
+}
+
+#@ root user net
+test_rotation_reaches_a_connection_that_is_busy() {
+	local b new=sk-next-$RANDOM$RANDOM
+	secrets_up
+	b=$(keyed)
+	# the next request is sent while the answer to the first is still coming
+	cat >"$KIT/share/busy.py" <<-'END'
+		import os, socket, ssl, time
+		s = ssl.create_default_context().wrap_socket(socket.create_connection(("a.test", 9443)), server_hostname="a.test")
+		s.settimeout(20)
+		ask = "GET %s HTTP/1.1\r\nHost: a.test:9443\r\nX-Api-Key: " + os.environ["KEY"] + "\r\n\r\n"
+		s.sendall((ask % "/sse").encode())
+		data = b""
+		while b"first" not in data: data += s.recv(4096)
+		print("first", flush=True)
+		while not os.path.exists("/share/rotated"): time.sleep(0.05)
+		s.sendall((ask % "/late").encode())
+		print("sent", flush=True)
+		while True:
+		    more = s.recv(4096)
+		    if not more: break
+		    data += more
+		print("second" in data.decode(), "served" in data.decode())
+	END
+	den exec "$b" -- /usr/bin/python3 /share/busy.py >said &
+	soon 10 grep -q first said
+	printf %s "$new" | den secret rotate KEY >/dev/null
+	touch "$KIT/share/rotated"
+	soon 10 grep -q sent said
+	touch "$KIT/go"
+	wait $!
+	is said "$(tail -n 1 said)" 'True False' # what was under way came to its end, and nothing after it
+	want_unseen '/late'
+	ask "$b" 'curl -sS https://a.test:9443/new -H "x-api-key: $KEY"'
+	want_seen "/new .*$new"
 }
 
 #@ root user net

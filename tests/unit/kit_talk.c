@@ -33,8 +33,9 @@ static void on_denied(void *user, const char *what)
 
 static time_t on_now(void *user)
 {
-	(void)user;
-	return NOW;
+	struct talk *t = user;
+
+	return NOW + t->now;
 }
 
 void talk_to(

@@ -21,6 +21,7 @@ struct talk {
 	struct canary *c;
 	struct buf up, box;
 	const char *why;
+	time_t now; /* so much after NOW */
 	int r;
 	unsigned n_used, n_incidents, n_denied, last_canary;
 	char used[64], incident[64], denied[128];

@@ -364,3 +364,110 @@ TEST(gate_exchange_memory_does_not_grow_with_bodies)
 	CHECK(got > 268435456 && mallinfo2().uordblks <= before + 262144 && exchange_idle(t.x));
 	talk_end(&t);
 }
+
+/* What the box gets of an answer with this text in it, fed in pieces. */
+static void echoed(struct talk *t, const char *text, size_t piece)
+{
+	auto_buf b = { 0 };
+
+	buf_addf(&b, "HTTP/1.1 200 OK\r\nX-Echo: <%s>\r\nContent-Length: %zu\r\n\r\n<%s>", text,
+		strlen(text) + 2, text);
+	for (size_t i = 0; i < b.len; i += piece)
+		CHECK(exchange_from_up(t->x, b.p + i, MIN(piece, b.len - i), false, &t->box, &t->up, &t->why) ==
+			0);
+	CHECK(has(&t->box, "\r\n0\r\n\r\n") && exchange_idle(t->x));
+}
+
+TEST(gate_exchange_finds_the_value_in_the_spellings_of_programs)
+{
+	static const char *const texts[] = {
+		"sk-ant-REAL+value/99%26x==", /* JavaScript's encodeURI, and such that leave some */
+		"sk-ant-REAL%2Bvalue/99%26x%3D%3D", /* Python's quote */
+		"sk-ant-REAL%2bvalue%2f99&x=%3d",
+		"sk-ant-REAL\\u002bvalue/99\\u0026x\\u003d\\u003d", /* Go, Ruby and PHP in JSON */
+		"sk-ant-REAL\\u002Bvalue\\/99\\u0026x==",
+		"sk\\x2dant-REAL\\x2Bvalue/99\\x26x==",
+		"sk-ant-REAL+value/99&amp;x==", /* HTML */
+		"sk-ant-REAL&#43;value&#x2F;99&#38;x&#x3d;&#061;",
+		"%73%6b-ant-REAL+value/99&x==", /* from its first byte */
+		"&#115;k-ant-REAL+value/99&x==",
+		"sk-ant-REAL%252Bvalue%252F99%2526x%253D%253D", /* twice */
+		"sk-ant-REAL+value/99\\\\u0026x==",
+		"sk-ant-REAL+value/99&amp;amp;x==",
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++)
+		for (size_t piece = 1; piece < 400; piece += piece < 9 ? 1 : 130) {
+			struct talk t;
+
+			talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+			CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+			echoed(&t, texts[i], piece);
+			CHECK(has(&t.box, "X-Echo: <" PH ">\r\n"));
+			CHECK(!has(&t.box, "value") && !has(&t.box, "REAL"));
+			talk_end(&t);
+		}
+}
+
+TEST(gate_exchange_finds_the_value_in_hex_of_either_case)
+{
+	for (unsigned upper = 0; upper < 2; upper++) {
+		struct talk t;
+		auto_buf b = { 0 };
+
+		for (const char *p = VALUE; *p; p++)
+			buf_addf(&b, upper ? "%02X" : "%02x", (unsigned char)*p);
+		talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+		CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+		echoed(&t, buf_str(&b), 7);
+		CHECK(!has(&t.box, buf_str(&b)) && has(&t.box, "<000000000000"));
+		talk_end(&t);
+	}
+}
+
+#define SIGNATURE "c2lnbmF0dXJlLW9mLWEtdG9rZW4_LQ"
+#define TOKEN "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJib3g6MSJ9." SIGNATURE
+#define SIGNATURE2 "YW5vdGhlci1zaWduYXR1cmUtMDAwMQ"
+#define TOKEN2 "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJib3g6MiJ9." SIGNATURE2
+
+TEST(gate_exchange_gives_no_token_back)
+{
+	static const char *const texts[] = { TOKEN, SIGNATURE, "Bearer " TOKEN, "eyJhbGciOiJFZERTQSJ9%2E" SIGNATURE,
+		"c2lnbmF0dXJlLW9mLWEtdG9rZW4%5FLQ" };
+	struct talk t;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(texts); i++)
+		for (size_t piece = 1; piece < 400; piece *= 3) {
+			talk_with(&t, NULL, "https://api.internal");
+			CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "Accept-Encoding: gzip\r\n\r\n") == 0);
+			CHECK(exchange_give_token(t.x, TOKEN, NOW + 60, &t.up, &t.box, &t.why) == 0);
+			CHECK(has(&t.up, IDENTITY) && !has(&t.up, "gzip") && has(&t.up, "Bearer " TOKEN "\r\n"));
+			echoed(&t, texts[i], piece);
+			CHECK(!has(&t.box, SIGNATURE) && !has(&t.box, "LW9mLWEt") && has(&t.box, EXCHANGE_TOKEN_GONE));
+			talk_end(&t);
+		}
+	talk_with(&t, NULL, "https://api.internal");
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+	CHECK(exchange_give_token(t.x, TOKEN, NOW + 60, &t.up, &t.box, &t.why) == 0);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\nab") < 0);
+	CHECK(has(&t.box, "HTTP/1.1 502 "));
+	talk_end(&t);
+}
+
+TEST(gate_exchange_gives_no_earlier_token_back_either)
+{
+	struct talk t;
+
+	talk_with(&t, NULL, "https://api.internal");
+	CHECK(say(&t, "GET /1 HTTP/1.1\r\n" HOST "\r\n") == 0);
+	/* good for this request, and over at the next one */
+	CHECK(exchange_give_token(t.x, TOKEN, NOW + 1, &t.up, &t.box, &t.why) == 0);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n<c2lnbmF0dXJlLW9m") == 0);
+	t.now = 10;
+	CHECK(say(&t, "GET /2 HTTP/1.1\r\n" HOST "\r\n") == 0 && exchange_needs_token(t.x));
+	CHECK(exchange_give_token(t.x, TOKEN2, NOW + 60, &t.up, &t.box, &t.why) == 0);
+	CHECK(answer(&t, "LWEtdG9rZW4_LQ> <" TOKEN2 "> <" TOKEN ">") == 0);
+	CHECK(has(&t.box, "\r\n" EXCHANGE_TOKEN_GONE "> <" EXCHANGE_TOKEN_GONE "> <" EXCHANGE_TOKEN_GONE ">"));
+	CHECK(!has(&t.box, "c2lnbmF0"));
+	talk_end(&t);
+}

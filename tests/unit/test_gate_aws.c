@@ -100,3 +100,31 @@ TEST(gate_exchange_refuses_aws_requests_it_cannot_sign)
 	CHECK(refused(&t, "413"));
 	talk_end(&t);
 }
+
+TEST(gate_exchange_holds_no_more_for_signing_than_there_is_for_all)
+{
+	enum { MANY = 40 };
+	static char piece[16384];
+	struct talk t[MANY];
+	size_t before = exchange_budget_used();
+	unsigned refusals = 0;
+
+	memset(piece, 'x', sizeof(piece));
+	for (unsigned i = 0; i < MANY; i++) {
+		talk_aws(&t[i]);
+		CHECK(say(&t[i], "PUT / HTTP/1.1\r\n" AWS_HOST SIGNED(
+				"us-east-1", "s3", "host") "Content-Length: 8388608\r\n\r\n") == 0);
+		for (unsigned k = 0; k < 500 && t[i].r == 0; k++)
+			t[i].r = exchange_from_box(
+				t[i].x, piece, sizeof(piece), &t[i].up, &t[i].box, &t[i].why);
+		CHECK(exchange_budget_used() <= EXCHANGE_BUDGET + (1u << 20));
+		if (t[i].r < 0) {
+			CHECK(refused(&t[i], "503") && t[i].n_denied == 0);
+			refusals++;
+		}
+	}
+	CHECK(refusals > 20 && refusals < MANY - 6);
+	for (unsigned i = 0; i < MANY; i++)
+		talk_end(&t[i]);
+	CHECK(exchange_budget_used() == before);
+}

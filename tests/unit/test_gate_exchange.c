@@ -307,8 +307,8 @@ TEST(gate_exchange_adds_a_token_and_waits_for_it)
 	CHECK(t.up.len == 0 && !strcmp(exchange_needs_token(t.x), "https://api.internal"));
 	CHECK(!exchange_wants_box(t.x));
 	CHECK(exchange_give_token(t.x, "aaa.bbb.ccc", NOW + 60, &t.up, &t.box, &t.why) == 0);
-	CHECK(is(&t.up, "GET /1 HTTP/1.1\r\n" HOST "Authorization: Bearer aaa.bbb.ccc\r\n\r\n"
-			"GET /2 HTTP/1.1\r\n" HOST "Authorization: Bearer aaa.bbb.ccc\r\n\r\n"));
+	CHECK(is(&t.up, "GET /1 HTTP/1.1\r\n" HOST IDENTITY "Authorization: Bearer aaa.bbb.ccc\r\n\r\n"
+			"GET /2 HTTP/1.1\r\n" HOST IDENTITY "Authorization: Bearer aaa.bbb.ccc\r\n\r\n"));
 	CHECK(!exchange_needs_token(t.x) && exchange_wants_box(t.x));
 	talk_end(&t);
 
@@ -322,4 +322,122 @@ TEST(gate_exchange_adds_a_token_and_waits_for_it)
 	t.r = exchange_give_token(t.x, "a\r\nX: y", NOW + 60, &t.up, &t.box, &t.why);
 	CHECK(refused(&t, "502"));
 	talk_end(&t);
+}
+
+TEST(gate_exchange_asks_for_whole_answers_where_a_secret_may_come_back)
+{
+	static const char ask[] = "GET / HTTP/1.1\r\n" HOST "Range: bytes=0-9\r\nif-range: \"x\"\r\n\r\n";
+	struct exchange_secret aws = { "KEY", PH, VALUE, EXCHANGE_IN_SIGV4 };
+	struct talk t;
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+	CHECK(say(&t, ask) == 0 && is(&t.up, "GET / HTTP/1.1\r\n" HOST IDENTITY "\r\n"));
+	talk_end(&t);
+	talk_with(&t, NULL, "https://api.internal");
+	CHECK(say(&t, ask) == 0);
+	CHECK(exchange_give_token(t.x, "aaa.bbb.ccc", NOW + 60, &t.up, &t.box, &t.why) == 0);
+	CHECK(t.up.len && !has(&t.up, "ange: "));
+	talk_end(&t);
+	talk_begin(&t, 0, NULL); /* there is nothing to guard */
+	CHECK(say(&t, ask) == 0 && has(&t.up, "Range: bytes=0-9\r\nif-range: "));
+	talk_end(&t);
+	talk_with(&t, &aws, NULL); /* a key that only signs never gets there */
+	CHECK(say(&t, ask) == 0 && has(&t.up, "Range: bytes=0-9\r\n"));
+	talk_end(&t);
+}
+
+TEST(gate_exchange_takes_no_request_after_the_policy_changed)
+{
+	struct talk t;
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL);
+	CHECK(say(&t, "GET /1 HTTP/1.1\r\n" HOST "\r\nGET /2 HTTP/1.1\r\n" HOST "\r\n") == 0);
+	CHECK(exchange_drain(t.x, true, &t.box, &t.why) == 0 && !exchange_wants_box(t.x));
+	t.up.len = 0;
+	CHECK(say(&t, "GET /3 HTTP/1.1\r\n" HOST "Authorization: Bearer " PH "\r\n\r\n") == 0);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") == 0);
+	CHECK(is(&t.box, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") && !exchange_wants_close(t.x));
+	t.box.len = 0;
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 0\r\n\r\n") == 0);
+	CHECK(is(&t.box, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"));
+	CHECK(exchange_wants_close(t.x) && t.up.len == 0 && t.n_used == 0);
+	talk_end(&t);
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL); /* the last answer has begun already: the end is the end */
+	CHECK(say(&t, "GET /1 HTTP/1.1\r\n" HOST "\r\n") == 0);
+	CHECK(answer(&t, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab") == 0);
+	CHECK(exchange_drain(t.x, false, &t.box, &t.why) == 0 && !exchange_wants_close(t.x));
+	CHECK(answer(&t, "cd") == 0 && exchange_wants_close(t.x));
+	talk_end(&t);
+
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL); /* half a head, the first one: it is told to come again */
+	CHECK(say(&t, "GET /1 HTTP/1.1\r\n" HOST "Author") == 0);
+	t.r = exchange_drain(t.x, false, &t.box, &t.why);
+	CHECK(refused(&t, "503") && has(&t.box, "policy changed") && t.n_denied == 0);
+	talk_end(&t);
+	talk_begin(&t, EXCHANGE_IN_BEARER, NULL); /* and one that comes later */
+	CHECK(exchange_drain(t.x, false, &t.box, &t.why) == 0 && exchange_wants_box(t.x));
+	say(&t, "GET / HTTP/1.1\r\n" HOST "Authorization: Bearer " PH "\r\n\r\n");
+	CHECK(refused(&t, "503") && t.n_used == 0);
+	talk_end(&t);
+	talk_with(&t, NULL, "https://api.internal"); /* and one that waits for its token */
+	CHECK(say(&t, "GET / HTTP/1.1\r\n" HOST "\r\n") == 0);
+	t.r = exchange_drain(t.x, false, &t.box, &t.why);
+	CHECK(refused(&t, "503"));
+	CHECK(exchange_give_token(t.x, "aaa.bbb.ccc", NOW + 60, &t.up, &t.box, &t.why) < 0 && !t.up.len);
+	talk_end(&t);
+}
+
+TEST(gate_exchange_puts_no_old_value_into_a_body_under_way)
+{
+	static const char ask[] = "POST / HTTP/1.1\r\n" HOST "Content-Length: 100000\r\n\r\nabc";
+	struct talk t;
+
+	for (int stale = 0; stale < 2; stale++) {
+		talk_begin(&t, EXCHANGE_IN_BODY, NULL);
+		CHECK(say(&t, ask) == 0 && has(&t.up, "abc"));
+		CHECK(exchange_drain(t.x, stale, &t.box, &t.why) == (stale ? -1 : 0));
+		CHECK(has(&t.box, "HTTP/1.1 503 ") == stale && t.n_denied == 0);
+		CHECK(say(&t, PH) == (stale ? -1 : 0) && has(&t.up, VALUE) == !stale);
+		talk_end(&t);
+
+		talk_begin(&t, EXCHANGE_IN_BODY | EXCHANGE_IN_BEARER, NULL); /* held, the head too */
+		CHECK(say(&t, "POST / HTTP/1.1\r\n" HOST "Authorization: Bearer " PH
+			      "\r\nContent-Length: 3\r\n\r\nab") == 0 && !t.up.len);
+		t.r = exchange_drain(t.x, stale, &t.box, &t.why);
+		CHECK(stale ? refused(&t, "503") : t.r == 0);
+		CHECK(say(&t, "c") == (stale ? -1 : 0) && has(&t.up, VALUE) == !stale);
+		talk_end(&t);
+	}
+}
+
+TEST(gate_exchange_keeps_no_more_than_there_is_for_all)
+{
+	enum { MANY = 4000 };
+	static struct talk t[MANY];
+	size_t before = exchange_budget_used(), most = 0;
+	unsigned refusals = 0;
+	auto_buf head = { 0 };
+
+	buf_addstr(&head, "GET / HTTP/1.1\r\n" HOST "X-Long: ");
+	while (head.len < 60000)
+		buf_addstr(&head, "0123456789abcdef");
+	for (unsigned i = 0; i < MANY; i++) {
+		talk_begin(&t[i], 0, NULL);
+		for (size_t at = 0; at < head.len && t[i].r == 0; at += 16000)
+			t[i].r = exchange_from_box(t[i].x, head.p + at, MIN(16000, head.len - at), &t[i].up,
+				&t[i].box, &t[i].why);
+		if (t[i].r < 0) {
+			CHECK(refused(&t[i], "503"));
+			refusals++;
+		}
+		most = MAX(most, exchange_budget_used());
+	}
+	CHECK(refusals && refusals < MANY && most < EXCHANGE_BUDGET + (32u << 20));
+	talk_end(&t[0]);
+	talk_begin(&t[0], 0, NULL); /* a small one passes */
+	CHECK(say(&t[0], "GET / HTTP/1.1\r\n") == 0 && say(&t[0], HOST "\r\n") == 0 && t[0].up.len);
+	for (unsigned i = 0; i < MANY; i++)
+		talk_end(&t[i]);
+	CHECK(exchange_budget_used() == before);
 }

@@ -123,6 +123,56 @@ TEST(gate_swap_released_bytes_are_out_once_and_still_begin_a_pattern)
 	}
 }
 
+static void spelled_all(const char *value, const char *to, const char *in, size_t piece, struct buf *out)
+{
+	struct swap_pair p[] = { { value, strlen(value), to, strlen(to), true }, { "abc", 3, "SHORT", 5, false } };
+	struct swap *s = swap_new(p, 2);
+
+	for (size_t i = 0, n = strlen(in); i < n; i += piece)
+		swap_feed(s, in + i, MIN(piece, n - i), out);
+	swap_end(s, out);
+	swap_free(s);
+}
+
+TEST(gate_swap_finds_spellings_and_leaves_the_rest_as_it_was)
+{
+	static const struct {
+		const char *in, *out;
+	} cases[] = {
+		{ "abc&d%e", "X" },
+		{ "%61bc&d%e", "X" },
+		{ "<a%62c&amp;d%25e>", "<X>" },
+		{ "abc%26d%2525e", "X" },
+		{ "abc\\u0026d%e abc&d%", "X SHORT&d%" }, /* a shorter one where the longer is not whole */
+		{ "abc&amp", "SHORT&amp" },
+		{ "%61bc&amp", "%61bc&amp" },
+		{ "%6 %zz \\u00 \\ & &# &#9999; &#x; &unknown; %", "%6 %zz \\u00 \\ & &# &#9999; &#x; &unknown; %" },
+		{ "&#x61", "&#x61" },
+		{ "%%61bc&d%e", "%X" },
+		{ "\\\\\\x61bc&d%e", "\\X" }, /* as it would be in text in text */
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(cases); i++)
+		for (size_t piece = 1; piece < 24; piece++) {
+			auto_buf out = { 0 };
+
+			spelled_all("abc&d%e", "X", cases[i].in, piece, &out);
+			CHECK(is(&out, cases[i].out));
+		}
+}
+
+TEST(gate_swap_fills_up_spellings_where_the_length_counts)
+{
+	struct swap_pair p = { "a&b", 3, "ph!", 3, true };
+	struct swap *s = swap_new(&p, 1);
+	auto_buf out = { 0 };
+
+	CHECK(swap_keeps_length(s));
+	swap_feed(s, "<a&b> <a&amp;b>", 15, &out);
+	CHECK(is(&out, "<ph!> <ph!---->"));
+	swap_free(s);
+}
+
 /* ---- canaries ---------------------------------------------------------------------------------- */
 
 #define PH "den-placeholder-8f3KqLz0aWvR"
