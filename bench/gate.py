@@ -181,7 +181,8 @@ def goals(r):
     if r["connect"].get("srt"):
         rows += [("connect, times faster than srt", slower(r["connect"], "srt", "den"), 5, True)]
         s = r["transfer"]["down\t64 MiB\t1"]
-        rows += [("64 MiB down, times faster than srt", slower(s, "srt", "den"), 5, True)]
+        if s.get("srt") and s.get("den"):
+            rows += [("64 MiB down, times faster than srt", slower(s, "srt", "den"), 5, True)]
     return [(what, f"{v:.2f}x", f"{'at least' if more else 'at most'} {limit}x",
              "met" if (v >= limit if more else v <= limit) else "**not met**") for what, v, limit, more in rows]
 
