@@ -432,7 +432,7 @@ TEST(gate_exchange_finds_the_value_in_hex_of_either_case)
 
 TEST(gate_exchange_gives_no_token_back)
 {
-	static const char *const texts[] = { TOKEN, SIGNATURE, "Bearer " TOKEN, "eyJhbGciOiJFZERTQSJ9%2E" SIGNATURE,
+	static const char *const texts[] = { TOKEN, SIGNATURE, ("Bearer " TOKEN), ("eyJhbGciOiJFZERTQSJ9%2E" SIGNATURE),
 		"c2lnbmF0dXJlLW9mLWEtdG9rZW4%5FLQ" };
 	struct talk t;
 
