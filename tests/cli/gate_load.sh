@@ -19,7 +19,7 @@ load_box() {
 
 # load BOX WHAT PORT ...: its last line must be the wanted one
 load() {
-	try timeout 60 "$DEN" exec "$1" -- $LOAD "$2" host.den "${@:3}"
+	try timeout $((SCALE > 1 ? 600 : 60)) "$DEN" exec "$1" -- $LOAD "$2" host.den "${@:3}"
 	want_rc 0
 }
 
