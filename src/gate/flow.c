@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "fd.h"
 #include "pins.h"
+#include "sockaddr.h"
 #include "span.h"
 
 #define SO_ORIGINAL_DST 80 /* of both families; the kernel's header clashes with libc's */
@@ -181,23 +182,6 @@ static void keep_alive(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof(every));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-}
-
-static socklen_t sockaddr_put(const struct net_addr *a, uint16_t port, struct sockaddr_in6 *ret)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)ret;
-
-	memset(ret, 0, sizeof(*ret));
-	if (a->family == 4) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(port);
-		memcpy(&v4->sin_addr, a->b, 4);
-		return sizeof(*v4);
-	}
-	ret->sin6_family = AF_INET6;
-	ret->sin6_port = htons(port);
-	memcpy(&ret->sin6_addr, a->b, 16);
-	return sizeof(*ret);
 }
 
 static void no_delay(int fd)

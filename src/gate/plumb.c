@@ -18,6 +18,7 @@
 #include "netlink.h"
 #include "parse.h"
 #include "policy.h"
+#include "sockaddr.h"
 #include "span.h"
 
 #define OUT_FD 3
@@ -48,24 +49,6 @@ static int give(enum plumb_kind kind, unsigned family, unsigned port, int fd, st
 	return sendmsg(OUT_FD, &m, MSG_NOSIGNAL) < 0 ? den_fail_sys(err, errno, "hand over a socket") : 0;
 }
 
-static socklen_t sockaddr_of(const struct net_addr *a, uint16_t port, struct sockaddr_storage *ret)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)ret;
-	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)(void *)ret;
-
-	memset(ret, 0, sizeof(*ret));
-	if (a->family == 4) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(port);
-		memcpy(&v4->sin_addr, a->b, 4);
-		return sizeof(*v4);
-	}
-	v6->sin6_family = AF_INET6;
-	v6->sin6_port = htons(port);
-	memcpy(&v6->sin6_addr, a->b, 16);
-	return sizeof(*v6);
-}
-
 /* What each connection has from the socket that it was accepted on. Who is gone without a word is found
  * out, so nothing half-open stays for ever. */
 static void inherit(int fd)
@@ -83,10 +66,10 @@ static void inherit(int fd)
 static int open_socket(enum plumb_kind kind, int type, const struct net_addr *a, uint16_t *port,
 	struct den_err *err)
 {
-	struct sockaddr_storage sa;
-	socklen_t len = sockaddr_of(a, *port, &sa);
+	struct sockaddr_in6 sa;
+	socklen_t len = sockaddr_put(a, *port, &sa);
 	int on = 1;
-	auto_fd fd = socket(sa.ss_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	auto_fd fd = socket(sa.sin6_family, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return den_fail_sys(err, errno, "socket");
@@ -113,8 +96,7 @@ static int open_socket(enum plumb_kind kind, int type, const struct net_addr *a,
 		len = sizeof(sa);
 		if (getsockname(fd, (struct sockaddr *)&sa, &len) < 0)
 			return den_fail_sys(err, errno, "port");
-		*port = ntohs(a->family == 4 ? ((struct sockaddr_in *)(void *)&sa)->sin_port :
-					       ((struct sockaddr_in6 *)(void *)&sa)->sin6_port);
+		*port = ntohs(sa.sin6_port); /* at the same place in both families */
 	}
 	return give(kind, a->family, *port, fd, err);
 }

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "fd.h"
 #include "gate.h"
+#include "sockaddr.h"
 
 #define FLOWS_MAX 512U
 #define IDLE_NS (60 * NS_PER_SEC)
@@ -131,8 +132,8 @@ static struct udp_flow *flow_new(struct gsock *s, const struct sockaddr_in6 *pee
 	struct gate *g = s->g;
 	struct verdict v = policy_check_addr(g->cfg->policy, to, s->port, true);
 	struct where w = { NULL, to, s->port };
-	struct sockaddr_in6 sa = { 0 };
-	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&sa;
+	struct sockaddr_in6 sa;
+	socklen_t len_up;
 	struct udp_flow *f;
 	struct den_err err;
 	int fd;
@@ -141,17 +142,9 @@ static struct udp_flow *flow_new(struct gsock *s, const struct sockaddr_in6 *pee
 		record_denial(g, &w, v.rule, v.allow ? "too many datagram flows" : "UDP to that address is not allowed");
 		return NULL;
 	}
-	if (to->family == 4) {
-		v4->sin_family = AF_INET;
-		v4->sin_port = htons(s->port);
-		memcpy(&v4->sin_addr, to->b, 4);
-	} else {
-		sa.sin6_family = AF_INET6;
-		sa.sin6_port = htons(s->port);
-		memcpy(&sa.sin6_addr, to->b, 16);
-	}
+	len_up = sockaddr_put(to, s->port, &sa);
 	fd = socket(sa.sin6_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, to->family == 4 ? sizeof(*v4) : sizeof(sa)) < 0) {
+	if (fd < 0 || connect(fd, (struct sockaddr *)&sa, len_up) < 0) {
 		fd_close(&fd);
 		return NULL;
 	}
