@@ -466,7 +466,7 @@ int gate_change(struct keeper *k, uint64_t *ret, struct den_err *err)
 	*ret = 0;
 	if (!g)
 		return 0;
-	if (gate_load(g, err) < 0 || gate_files(g, err) < 0) {
+	if (gate_files(g, err) < 0) {
 		end_process(g); /* closed, not as it was before */
 		return -1;
 	}

@@ -76,7 +76,7 @@ int gate_up(struct keeper *k, struct den_err *err);
 void gate_adopt(struct keeper *k);
 void gate_down(struct keeper *k); /* of a box that is down */
 void gate_free(struct keeper *k);
-/* The policy changed (row written): *ret is how many connections that ended. */
+/* The policy changed (gate_load() took it over, the row is written): *ret is how many connections that ended. */
 int gate_change(struct keeper *k, uint64_t *ret, struct den_err *err);
 /* n unconnected TCP sockets of the box's namespace, of each family, are sent on sock; wire/sock_msg.h. */
 int gate_dial(struct keeper *k, unsigned n, int sock, struct den_err *err);

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 #include "strv.h"
 
 #define PLACE_POLICIES "policies"
-#define NEW_NAME ".new" /* no policy can be called so */
+#define NEW_NAME ".new.%d" /* no policy can be called so */
 
 /* ---- stored ---- */
 
@@ -56,15 +57,21 @@ static int stored_save(struct store *s, const char *name, const char *text, stru
 {
 	auto_fd dir = -1, fd = -1;
 	auto_buf b = { 0 };
+	char aside[32];
 
 	if (check_name(name, err) < 0 || canonical(text ? text : "", &b, err) < 0 ||
 		open_stored(s, true, &dir, err) < 0)
 		return -1;
-	/* on disk before it takes the old one's place */
-	fd = openat(dir, NEW_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	/* on disk before it takes the old one's place; another may be saving at the same time */
+	snprintf(aside, sizeof(aside), NEW_NAME, (int)getpid());
+	fd = openat(dir, aside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0 || fd_write_all(fd, b.p, b.len, err) < 0 || fsync(fd) < 0 ||
-		renameat(dir, NEW_NAME, dir, name) < 0 || fsync(dir) < 0)
-		return den_fail_sys(err, errno, "write policy '%s'", name);
+		renameat(dir, aside, dir, name) < 0 || fsync(dir) < 0) {
+		int sys = errno;
+
+		unlinkat(dir, aside, 0);
+		return den_fail_sys(err, sys, "write policy '%s'", name);
+	}
 	return 0;
 }
 

@@ -158,7 +158,7 @@ static int open_port(struct keeper *k, uint16_t port, uint64_t outside, struct d
 			k->row.info.spec.publish[n] = NULL;
 			return -1;
 		}
-	} else if (gate_change(k, &ended, err) < 0) {
+	} else if ((k->gate && gate_load(k->gate, err) < 0) || gate_change(k, &ended, err) < 0) {
 		free(k->row.info.spec.publish[n]);
 		k->row.info.spec.publish[n] = NULL;
 		return -1;
