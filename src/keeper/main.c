@@ -142,14 +142,7 @@ static int req_start(struct client *c, const struct wire_frame *f, struct buf *o
 
 uint64_t field_u64(const struct wire_frame *f, uint16_t tag, uint64_t otherwise)
 {
-	struct wire_reader rd = wire_reader(f->p, f->len);
-	struct wire_value v;
-	uint64_t n = otherwise;
-
-	while (wire_next(&rd, &v, NULL) > 0)
-		if (v.tag == tag)
-			(void)wire_u64(&v, UINT64_MAX, &n, NULL);
-	return n;
+	return wire_find_u64(f->p, f->len, tag, otherwise);
 }
 
 int field_str(const struct wire_frame *f, uint16_t tag, size_t max, char **ret, struct den_err *err)

@@ -55,18 +55,6 @@ static void exec_finish(struct den_exec *e, const struct den_err *err)
 		e->ops->ended(e, err ? NULL : &e->result, err, e->user);
 }
 
-static uint64_t field_of(const struct wire_frame *f, uint16_t tag)
-{
-	struct wire_reader rd = wire_reader(f->p, f->len);
-	struct wire_value v;
-	uint64_t n = 0;
-
-	while (wire_next(&rd, &v, NULL) > 0)
-		if (v.tag == tag)
-			(void)wire_u64(&v, UINT64_MAX, &n, NULL);
-	return n;
-}
-
 /* Some stdin bytes may have been under way to a keeper that died: init says how many it has. */
 static void resend_input(struct den_exec *e, uint64_t taken)
 {
@@ -93,12 +81,12 @@ static void resend_input(struct den_exec *e, uint64_t taken)
 
 static void on_started(struct den_exec *e, const struct wire_frame *f)
 {
-	uint64_t off[2] = { field_of(f, F_OFF_OUT), field_of(f, F_OFF_ERR) };
+	uint64_t off[2] = { wire_find_u64(f->p, f->len, F_OFF_OUT, 0), wire_find_u64(f->p, f->len, F_OFF_ERR, 0) };
 	bool again = e->started;
 
 	e->started = true;
-	e->number = field_of(f, F_EXEC);
-	e->pid = (pid_t)field_of(f, F_PID);
+	e->number = wire_find_u64(f->p, f->len, F_EXEC, 0);
+	e->pid = (pid_t)wire_find_u64(f->p, f->len, F_PID, 0);
 	for (int i = 0; i < 2; i++) {
 		if (off[i] > e->pos[i])
 			e->lost += off[i] - e->pos[i];
@@ -108,7 +96,7 @@ static void on_started(struct den_exec *e, const struct wire_frame *f)
 		e->ops->started(e, e->pid, e->user);
 	buf_free(&e->spec);
 	if (e->rejoining && !e->unref)
-		resend_input(e, field_of(f, F_SIZE));
+		resend_input(e, wire_find_u64(f->p, f->len, F_SIZE, 0));
 	if (e->detach) {
 		e->result = (struct den_exec_result){ .exited = true, .reason = "" };
 		exec_finish(e, NULL);
@@ -173,8 +161,8 @@ void exec_frame(struct den_box *box, const struct wire_frame *f)
 		on_output(e, f->type == WM_ERR, f);
 		break;
 	case WM_IN_CREDIT:
-		e->in_room = MIN(e->in_room + field_of(f, F_CREDIT), (uint64_t)WIRE_WINDOW);
-		buf_consume(&e->in_kept, (size_t)field_of(f, F_CREDIT));
+		e->in_room = MIN(e->in_room + wire_find_u64(f->p, f->len, F_CREDIT, 0), (uint64_t)WIRE_WINDOW);
+		buf_consume(&e->in_kept, (size_t)wire_find_u64(f->p, f->len, F_CREDIT, 0));
 		if (!e->in_kept.len)
 			buf_free(&e->in_kept);
 		if (e->in_wanted && e->ops && e->ops->writable) {

@@ -5,18 +5,6 @@
 #include "lib.h"
 #include "mem.h"
 
-static uint64_t number_of(const struct buf *b, uint16_t tag, uint64_t otherwise)
-{
-	struct wire_reader rd = wire_reader(b->p, b->len);
-	struct wire_value v;
-	uint64_t n = otherwise;
-
-	while (wire_next(&rd, &v, NULL) > 0)
-		if (v.tag == tag)
-			(void)wire_u64(&v, UINT64_MAX, &n, NULL);
-	return n;
-}
-
 int den_checkpoint(struct den_box *box, const char *message, uint64_t *ret_number, struct den_err *err)
 {
 	auto_buf req = { 0 }, out = { 0 };
@@ -25,7 +13,7 @@ int den_checkpoint(struct den_box *box, const char *message, uint64_t *ret_numbe
 	if (box_ask(box, WM_CHECKPOINT, &req, 0, &out, err) < 0)
 		return -1;
 	if (ret_number)
-		*ret_number = number_of(&out, F_NUMBER, 0);
+		*ret_number = wire_find_u64(out.p, out.len, F_NUMBER, 0);
 	return 0;
 }
 
@@ -119,7 +107,7 @@ static int go_back(struct den_box *box, const struct buf *req, uint64_t *ret_bef
 	if (box_ask(box, WM_ROLLBACK, req, 0, &out, err) < 0)
 		return -1;
 	if (ret_before)
-		*ret_before = number_of(&out, F_NUMBER, 0);
+		*ret_before = wire_find_u64(out.p, out.len, F_NUMBER, 0);
 	return 0;
 }
 
@@ -150,7 +138,7 @@ int den_prune(struct den_box *box, uint64_t keep_ms, bool all, uint64_t *ret_rem
 	if (box_ask(box, WM_PRUNE, &req, 0, &out, err) < 0)
 		return -1;
 	if (ret_removed)
-		*ret_removed = number_of(&out, F_COUNT, 0);
+		*ret_removed = wire_find_u64(out.p, out.len, F_COUNT, 0);
 	return 0;
 }
 
@@ -349,7 +337,7 @@ static int merge_end(struct den_box *box, enum merge_end how, struct merge *m, s
 	if (box_ask(box, WM_MERGE_END, &req, 0, &out, err) < 0)
 		return -1;
 	if (how == MERGE_END_DONE)
-		m->result.checkpoint = (int64_t)number_of(&out, F_NUMBER, 0);
+		m->result.checkpoint = (int64_t)wire_find_u64(out.p, out.len, F_NUMBER, 0);
 	return 0;
 }
 

@@ -27,18 +27,6 @@ static int take_text(const struct buf *b, uint16_t tag, char **ret, struct den_e
 	return 0;
 }
 
-static uint64_t take_number(const struct buf *b, uint16_t tag)
-{
-	struct wire_reader rd = wire_reader(b->p, b->len);
-	struct wire_value v;
-	uint64_t n = 0;
-
-	while (wire_next(&rd, &v, NULL) > 0)
-		if (v.tag == tag)
-			(void)wire_u64(&v, UINT64_MAX, &n, NULL);
-	return n;
-}
-
 /* ---- policies ---- */
 
 void den_policy_free(struct den_policy *p)
@@ -62,7 +50,7 @@ int den_policy_get(struct den_box *box, struct den_policy **ret, struct den_err 
 	p = mem_new(struct den_policy);
 	p->json = mem_take(&json);
 	p->name = mem_take(&name);
-	p->generation = take_number(&out, F_GENERATION);
+	p->generation = wire_find_u64(out.p, out.len, F_GENERATION, 0);
 	*ret = p;
 	return 0;
 }
@@ -79,9 +67,9 @@ int den_policy_set(struct den_box *box, const char *json, const char *name, uint
 	if (box_ask(box, WM_POLICY_SET, &req, 0, &out, err) < 0)
 		return -1;
 	if (ret_generation)
-		*ret_generation = take_number(&out, F_GENERATION);
+		*ret_generation = wire_find_u64(out.p, out.len, F_GENERATION, 0);
 	if (ret_ended)
-		*ret_ended = take_number(&out, F_COUNT);
+		*ret_ended = wire_find_u64(out.p, out.len, F_COUNT, 0);
 	return 0;
 }
 

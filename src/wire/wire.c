@@ -177,3 +177,14 @@ int wire_unexpected(const struct wire_value *v, struct den_err *err)
 {
 	return den_fail(err, DEN_INVALID, 0, "field %u does not belong in this message", v->tag);
 }
+
+uint64_t wire_find_u64(const void *p, size_t n, uint16_t tag, uint64_t otherwise)
+{
+	struct wire_reader rd = wire_reader(p, n);
+	struct wire_value v;
+
+	while (wire_next(&rd, &v, NULL) > 0)
+		if (v.tag == tag)
+			(void)wire_u64(&v, UINT64_MAX, &otherwise, NULL);
+	return otherwise;
+}

@@ -183,5 +183,7 @@ int wire_u64(const struct wire_value *v, uint64_t max, uint64_t *ret, struct den
 /* A copy; refuses NUL inside and more than max bytes. */
 int wire_str(const struct wire_value *v, size_t max, char **ret, struct den_err *err);
 int wire_get_err(const char *p, size_t n, struct den_err *ret); /* always -1, *ret set */
+/* The number in the last field of this tag; the others are ignored. */
+uint64_t wire_find_u64(const void *p, size_t n, uint16_t tag, uint64_t otherwise);
 /* -1, for a field that the message does not have */
 int wire_unexpected(const struct wire_value *v, struct den_err *err);
