@@ -87,6 +87,15 @@ struct den_options {
 	 * NULL */
 	void (*progress)(const char *text, void *user);
 	void *progress_user;
+	/*
+	 * For a program that may touch neither the state directory nor start processes: whoever may hands it
+	 * connections. Gives a connected stream socket to the keeper of the box @id, or to a clerk of its own
+	 * (NULL). *ret_started: the keeper was started for it just now, so it says first whether it has the box.
+	 * A box that is not there is DEN_NOT_FOUND. With it the library opens no file and starts nothing. NULL:
+	 * the library does both itself.
+	 */
+	int (*dial)(const char *id, void *user, int *ret_fd, bool *ret_started, struct den_err *err);
+	void *dial_user;
 };
 
 /**
@@ -102,7 +111,8 @@ const char *den_state_dir(const struct den *d);
 /* ---- boxes ----------------------------------------------------------------------------------- */
 
 struct den_mount {
-	const char *host; /* directory or file on the host, absolute */
+	const char *host; /* directory or file on the host, absolute; or "volume:NAME" (a-z 0-9 -): a directory that
+			     boxes share and that outlives them, made when the first box has it */
 	const char *box;  /* where it appears, absolute; made when missing */
 	bool ro;
 };
@@ -133,6 +143,13 @@ struct den_box_spec {
 	const char *policy;	 /* what it may reach, JSON; NULL: nothing, or what policy_name says */
 	const char *policy_name; /* of a stored one, which the box follows */
 	const char *const *publish; /* ports, "PORT" or "PORT=OUTSIDE" on the host's loopback; NULL: none */
+	const char *owner;	    /* whose it is, for who runs a server: any text of at most 64 bytes; NULL */
+	const char *const *labels;  /* "K=V", any text, at most 64 of 4 KiB each; NULL: none */
+	int64_t expires_ms;	    /* Unix time at which on_expire happens; 0: never */
+	const char *on_expire;	    /* "delete" (NULL), "pause", "stop" */
+	uint64_t idle_ms; /* on_idle happens when for so long no exec was followed, nothing was asked of the
+			     box, and it used less than 1 % of a processor (where that can be measured); 0: never */
+	const char *on_idle;	    /* "pause" (NULL), "stop", "delete" */
 };
 
 /**
@@ -161,6 +178,23 @@ int den_box_delete(struct den_box *box, bool force, struct den_err *err);
 /** den_box_wait() - return when the box is no longer running or paused */
 int den_box_wait(struct den_box *box, struct den_err *err);
 
+/** struct den_lease - how long a box may stay. It counts while the box runs: what is paused or stopped is left
+ *  alone, and a deadline that passed meanwhile is due when it runs again. */
+struct den_lease {
+	size_t size;
+	int64_t expires_ms;    /* Unix time; 0: never; DEN_LEASE_KEEP: as it is */
+	const char *on_expire; /* NULL: as it is */
+	uint64_t idle_ms;      /* 0: never; DEN_IDLE_KEEP: as it is */
+	const char *on_idle;   /* NULL: as it is */
+	bool extend;	       /* never earlier than it was */
+};
+#define DEN_LEASE_KEEP INT64_MIN
+#define DEN_IDLE_KEEP UINT64_MAX
+/** den_box_lease() - change it; on disk and in force when it returns */
+int den_box_lease(struct den_box *box, const struct den_lease *lease, struct den_err *err);
+/** den_box_label() - give the box these labels ("K=V", NULL-terminated) instead of those it has; NULL: none */
+int den_box_label(struct den_box *box, const char *const *labels, struct den_err *err);
+
 struct den_box_info {
 	const char *id, *name, *template_name, *wall, *net, *hostname, *user, *workdir; /* some NULL */
 	const char *state;	/* "creating" "running" "paused" "stopped" "deleting" */
@@ -178,6 +212,14 @@ struct den_box_info {
 	const char *policy, *policy_name; /* own, as JSON, or stored; NULL */
 	uint64_t generation;		  /* of the policy */
 	const char *const *publish;	  /* "PORT=OUTSIDE" each; NULL: none */
+	const char *owner;		  /* NULL: none */
+	const char *const *labels;	  /* NULL: none */
+	int64_t expires_ms;		  /* 0: never */
+	const char *on_expire;		  /* "delete" "pause" "stop" */
+	uint64_t idle_ms;		  /* 0: never */
+	const char *on_idle;		  /* "pause" "stop" "delete" */
+	int64_t active_ms; /* Unix time at which it was last seen busy; from den_list() 0: not known */
+	uint64_t turn;	   /* how many turns it has had */
 };
 int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err *err);
 /** den_list() - all boxes, oldest first; starts no keeper. @ret: array of @n, den_box_infos_free() */
@@ -277,6 +319,20 @@ int den_exec_start(struct den_box *box, const struct den_exec_opt *opt,
  */
 int den_exec_attach(struct den_box *box, const char *ref, const struct den_exec_ops *ops,
 	void *user, struct den_exec **ret, struct den_err *err);
+/**
+ * den_exec_attach_live() - watch a running exec from now on, beside others who do
+ *
+ * Nothing is replayed: output starts with the next byte. Any number may be attached to the same exec; each gets
+ * all output, and each may write to it, close its stdin, resize and signal it. Such a follower never slows the
+ * program down: one that is too slow loses what is in between and goes on with what is still kept;
+ * den_exec_lost() tells how much, and so does the result's lost_bytes.
+ */
+int den_exec_attach_live(struct den_box *box, const char *ref, const struct den_exec_ops *ops, void *user,
+	struct den_exec **ret, struct den_err *err);
+/** den_exec_lost() - bytes of output that this handle has missed so far */
+uint64_t den_exec_lost(const struct den_exec *e);
+/** den_exec_takes_input() - has it started with a stdin that can be written to? Known from ops->started on */
+bool den_exec_takes_input(const struct den_exec *e);
 /** den_exec_write() - feed stdin; takes what there is room for and returns how much (0: wait for
  *  ops->writable), or -1 */
 ssize_t den_exec_write(struct den_exec *e, const void *data, size_t n, struct den_err *err);
@@ -346,6 +402,12 @@ struct den_file_opt {
 	bool contents;	  /* tar out: entries start below the directory, without its name */
 	uint64_t offset;  /* read: start there */
 	uint64_t length;  /* read: at most so many bytes; 0: to the end */
+	/* stat, list: which extended attributes to tell; write: which to replace. "user." at least. NULL: none */
+	const char *xattr_prefix;
+	const char *const *xattrs; /* write: "K=V", names with the prefix, which the file has then and no others with
+				      it; NULL: none of them. Ignored without xattr_prefix */
+	bool follow_entries; /* list: a link is told as what it leads to, if that is there; see den_entry */
+	uint32_t tick_ms; /* watch: event "tick", with an empty path, when nothing happened for so long; 0: never */
 };
 
 struct den_entry {
@@ -356,7 +418,12 @@ struct den_entry {
 	uint32_t mode, uid, gid;  /* mode: permission bits */
 	uint64_t size, ino, nlink;
 	int64_t mtime_ns;
-	const char *event;  /* watch: "create" "write" "remove" "rename" "chmod" "lost" */
+	const char *event;  /* watch: "create" "write" "remove" "rename" "chmod" "lost", and see tick_ms */
+	const char *real;   /* stat, list: of a link, where it leads in the end, absolute; NULL: no link, or nowhere */
+	bool link;	    /* stat, list: it is a link, though type, mode, size and owner are those of what it leads to */
+	uint32_t link_mode; /* then: its own permission bits */
+	const char *const *xattrs; /* stat, list: "K=V" of those with xattr_prefix, sorted; values are any bytes but NUL (one
+				      with NUL is left out). NULL: none, or none were asked for */
 };
 
 /* Takes bytes; returns 0, or -1 with *err set to stop the transfer. */
@@ -457,6 +524,14 @@ int den_undo(struct den_box *box, unsigned turns, uint64_t *ret_before, struct d
  */
 int den_box_fork(struct den_box *box, const char *ref, const char *name, struct den_box **ret,
 	struct den_err *err);
+/**
+ * den_box_fork_as() - the same with more of its own
+ * @over: what the fork has instead of what the box has: name, owner, labels, expires_ms with on_expire, idle_ms with
+ *        on_idle, policy or policy_name, ephemeral. Name, owner and deadlines are those given here alone; labels
+ *        and policy NULL: as the box has them. All else must be unset. May be NULL
+ */
+int den_box_fork_as(struct den_box *box, const char *ref, const struct den_box_spec *over, struct den_box **ret,
+	struct den_err *err);
 /** den_box_try() - such a fork, nameless and ephemeral: deleted when its handle is closed, or its program dies */
 int den_box_try(struct den_box *box, const char *ref, struct den_box **ret, struct den_err *err);
 
@@ -523,7 +598,8 @@ int den_pool(struct den *d, const char *kind, uint64_t bytes, struct den_pool_in
 
 struct den_template {
 	const char *name, *id; /* id: 64 hexadecimal digits ("host": 16) */
-	const char *parent;    /* "host-VERSION" when it stands on the host's own system; NULL */
+	const char *parent;    /* "host-VERSION" when it stands on the host's own system; of "host" itself
+				  another text whenever that changed; NULL */
 	const char *detail;    /* for people */
 	const char *config;    /* OCI image config (JSON), or NULL */
 	const char *user, *workdir; /* defaults; NULL: none */

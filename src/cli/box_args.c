@@ -9,8 +9,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "fd.h"
 #include "mem.h"
+#include "parse.h"
 #include "srt.h"
 #include "strv.h"
 #include "tty.h"
@@ -219,6 +221,56 @@ int box_args_make(const struct args *a, struct box_args *ret, struct den_err *er
 		.max_runtime_ms = a->max_runtime,
 		.history = a->history,
 	};
+	return box_args_lease(a, &ret->spec, err);
+}
+
+/* "never" is 0 */
+static int parse_time(const char *text, const char *option, uint64_t *ret, struct den_err *err)
+{
+	if (!strcmp(text, "never")) {
+		*ret = 0;
+		return 0;
+	}
+	return parse_duration(text, ret, err) < 0 ? den_wrap(err, "--%s", option) : 0;
+}
+
+static int check_action(const char *text, const char *option, struct den_err *err)
+{
+	if (!text || !strcmp(text, "delete") || !strcmp(text, "pause") || !strcmp(text, "stop"))
+		return 0;
+	return den_fail(err, DEN_INVALID, 0, "--%s is delete, pause or stop, not '%.30s'", option, text);
+}
+
+int lease_args_make(const struct args *a, struct den_lease *ret, struct den_err *err)
+{
+	struct den_lease l = { .size = sizeof(l), .expires_ms = DEN_LEASE_KEEP, .idle_ms = DEN_IDLE_KEEP,
+		.on_expire = a->on_expire, .on_idle = a->on_idle, .extend = a->extend };
+	uint64_t ms;
+
+	if (check_action(a->on_expire, "on-expire", err) < 0 || check_action(a->on_idle, "on-idle", err) < 0)
+		return -1;
+	if (a->ttl) {
+		if (parse_time(a->ttl, "ttl", &ms, err) < 0)
+			return -1;
+		l.expires_ms = ms ? clock_wall_ms() + (int64_t)MIN(ms, 1ULL << 50) : 0;
+	}
+	if (a->idle && parse_time(a->idle, "idle", &l.idle_ms, err) < 0)
+		return -1;
+	*ret = l;
+	return 0;
+}
+
+int box_args_lease(const struct args *a, struct den_box_spec *ret, struct den_err *err)
+{
+	struct den_lease l;
+
+	if (lease_args_make(a, &l, err) < 0)
+		return -1;
+	ret->expires_ms = l.expires_ms == DEN_LEASE_KEEP ? 0 : l.expires_ms;
+	ret->idle_ms = l.idle_ms == DEN_IDLE_KEEP ? 0 : l.idle_ms;
+	ret->on_expire = l.on_expire;
+	ret->on_idle = l.on_idle;
+	ret->labels = (const char *const *)a->labels;
 	return 0;
 }
 

@@ -33,6 +33,10 @@ struct box_args {
 int box_args_make(const struct args *a, struct box_args *ret, struct den_err *err);
 void box_args_free(struct box_args *b);
 #define auto_box_args __attribute__((cleanup(box_args_free))) struct box_args
+/* --ttl, --on-expire, --idle, --on-idle; what is not said stays as it is. */
+int lease_args_make(const struct args *a, struct den_lease *ret, struct den_err *err);
+/* The same for a box that is made, with its labels. */
+int box_args_lease(const struct args *a, struct den_box_spec *ret, struct den_err *err);
 /* Only what --env-file and --env say, files first. */
 int env_make(const struct args *a, char ***ret, struct den_err *err);
 

@@ -64,6 +64,19 @@ const struct option_def options_net[] = {
 	{ 0 },
 };
 
+const struct option_def options_lease[] = {
+	{ "ttl", 0, OPT_TEXT, FIELD(ttl), "TIME", "how long from now it may run, like 1h, or never (default: never)" },
+	{ "on-expire", 0, OPT_TEXT, FIELD(on_expire), "delete|pause|stop", "what happens then (default: delete)" },
+	{ "idle", 0, OPT_TEXT, FIELD(idle), "TIME", "how long it may run unused, like 10m, or never (default: never)" },
+	{ "on-idle", 0, OPT_TEXT, FIELD(on_idle), "pause|stop|delete", "what happens then (default: pause)" },
+	{ 0 },
+};
+
+const struct option_def options_label[] = {
+	{ "label", 0, OPT_LIST, FIELD(labels), "K=V", "a note to find it by; may be repeated" },
+	{ 0 },
+};
+
 const struct option_def options_env[] = {
 	{ "env", 'e', OPT_LIST, FIELD(env), "K[=V]",
 		"set a variable; without =V, pass den's own; may be repeated" },

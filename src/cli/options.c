@@ -32,6 +32,9 @@ void args_free(struct args *a)
 	strv_free(a->audiences);
 	strv_free(a->drop);
 	strv_free(a->trust);
+	strv_free(a->labels);
+	strv_free(a->listen);
+	strv_free(a->scopes);
 	free(a->words);
 	free(a->seen);
 	args_init(a);

@@ -60,10 +60,10 @@ struct args {
 	uint64_t count, limit, keep_time, size;
 	bool text, tar, name_only, exit_code, ours, theirs, remove, all;
 	/* templates */
-	const char *ref, *platform, *compress, *file, *target, *packages, *variant, *auth, *ca;
+	const char *ref, *platform, *compress, *file, *target, *packages, *variant, *auth, *ca, *with;
 	char **build_args;
 	uint64_t max_size;
-	bool docker, no_cache, cache, plain_http, password_stdin;
+	bool docker, no_cache, cache, plain_http, password_stdin, full;
 	/* secrets and identity */
 	const char *audience, *alg, *issuer;
 	/* the network */
@@ -71,6 +71,15 @@ struct args {
 	const char *policy, *srt_settings;
 	uint64_t net_rate, net_bytes, net_conns;
 	bool proxy_env, clear;
+	/* how long a box stays */
+	const char *ttl, *idle, *on_expire, *on_idle;
+	char **labels;
+	bool extend;
+	/* the server and its keys */
+	char **listen, **scopes;
+	const char *socket, *domain, *url, *tls_cert, *tls_key, *log, *org;
+	uint64_t quota_boxes, rate, workers;
+	bool tls_self_signed, no_templates;
 	/* the rest */
 	bool force, follow, once;
 	uint64_t interval;
@@ -82,7 +91,7 @@ struct args {
 	size_t n_seen;
 };
 
-#define OPTION_TABLES 6 /* at most so many tables in a verb, and a NULL */
+#define OPTION_TABLES 8 /* at most so many tables in a verb, and a NULL */
 
 /**
  * options_parse() - read options and words
@@ -104,5 +113,7 @@ bool args_given(const struct args *a, const char *name);
 extern const struct option_def options_global[]; /* every verb takes them */
 extern const struct option_def options_box[]; /* run, create */
 extern const struct option_def options_net[]; /* run, create, fork, policy set */
+extern const struct option_def options_lease[]; /* run, create, fork, lease */
+extern const struct option_def options_label[]; /* run, create, fork */
 extern const struct option_def options_env[]; /* run, create, exec: environment, user, place */
 extern const struct option_def options_exec[]; /* run, exec */

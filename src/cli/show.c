@@ -6,6 +6,7 @@
 #include "mem.h"
 #include "outcome.h"
 #include "parse.h"
+#include "table.h"
 
 void show_strings_json(struct json *j, const char *key, const char *const *v)
 {
@@ -21,6 +22,33 @@ static void limit_json(struct json *j, const char *key, uint64_t v)
 		json_u64(j, key, v);
 	else
 		json_nothing(j, key);
+}
+
+void show_lease_json(struct json *j, const struct den_box_info *i)
+{
+	json_time(j, "expires", i->expires_ms);
+	json_str(j, "on_expire", i->on_expire);
+	limit_json(j, "idle_ms", i->idle_ms);
+	json_str(j, "on_idle", i->on_idle);
+	json_time(j, "active", i->active_ms);
+}
+
+void show_lease(struct buf *out, const struct den_box_info *i)
+{
+	auto_buf b = { 0 };
+	char text[32];
+
+	if (i->expires_ms) {
+		format_time(i->expires_ms, text);
+		buf_addf(&b, "%s, then %s", text, i->on_expire);
+		show_line(out, "expires", buf_str(&b));
+		b.len = 0;
+	}
+	if (i->idle_ms) {
+		format_duration(i->idle_ms, text);
+		buf_addf(&b, "%s, then %s", text, i->on_idle);
+		show_line(out, "idle", buf_str(&b));
+	}
 }
 
 void show_box_json(struct json *j, const char *key, const struct den_box_info *i)
@@ -64,6 +92,10 @@ void show_box_json(struct json *j, const char *key, const struct den_box_info *i
 	json_close(j, '}');
 	json_bool(j, "ephemeral", i->ephemeral);
 	json_str(j, "history", i->history);
+	json_u64(j, "turn", i->turn);
+	json_str(j, "owner", i->owner);
+	show_strings_json(j, "labels", i->labels);
+	show_lease_json(j, i);
 	json_time(j, "created", i->created_ms);
 	json_time(j, "started", i->started_ms);
 	json_time(j, "stopped", i->stopped_ms);

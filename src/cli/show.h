@@ -5,6 +5,8 @@
 #include "json.h"
 
 void show_box_json(struct json *j, const char *key, const struct den_box_info *i);
+void show_lease_json(struct json *j, const struct den_box_info *i); /* its fields */
+void show_lease(struct buf *out, const struct den_box_info *i);	    /* in lines; nothing where it has no end */
 void show_stats_json(struct json *j, const struct den_stats *s);
 void show_exec_json(struct json *j, const struct den_exec_info *e);
 void show_entry_json(struct json *j, const struct den_entry *e);

@@ -38,17 +38,18 @@ static int create(const struct args *a)
 const struct verb verb_create = {
 	.name = "create",
 	.summary = "make a box and start it; prints its id",
-	.help = "The box stays until 'den rm'. It survives a crash of den and of this\n"
-		"machine.\n"
+	.help = "The box stays until 'den rm', or as long as --ttl and --idle say. It survives a\n"
+		"crash of den and of this machine.\n"
 		"\n"
 		"Examples:\n"
 		"  den create --name web                        known as \"web\" from then on\n"
 		"  den create --cpus 2 --memory 4G --disk 10G   with limits\n"
 		"  den create --mount ~/data:/data:ro           with a host directory\n"
+		"  den create --ttl 1h --label job=7            gone after an hour\n"
 		"  den create --allow '*.example.com:443' --net-rate 1M  with a way out\n"
 		"  den create --secret KEY@api.example.com:bearer  'den secret set KEY' first\n"
 		"  box=$(den create) && den exec $box uname -a  without a name\n",
-	.options = { options_box, options_net, options_env },
+	.options = { options_box, options_lease, options_label, options_net, options_env },
 	.complete = "-",
 	.run = create,
 };

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "box_args.h"
 #include "cli.h"
 #include "mem.h"
 #include "net_args.h"
@@ -74,6 +75,7 @@ static int fork_policy(struct den_box *made, const struct args *a, struct den_er
 static int fork_one(struct den_box *box, struct spot *at, const struct args *a, uint64_t i,
 	uint64_t count, struct den_err *err)
 {
+	struct den_box_spec over = { .size = sizeof(over) };
 	struct den_box *made = NULL;
 	auto_buf name = { 0 };
 	int status, r = 0;
@@ -82,7 +84,8 @@ static int fork_one(struct den_box *box, struct spot *at, const struct args *a, 
 		buf_addstr(&name, a->name);
 	if (a->name && args_given(a, "count"))
 		buf_addf(&name, "-%llu", (unsigned long long)i + 1);
-	if (den_box_fork(box, at->ref, name.len ? buf_str(&name) : NULL, &made, err) < 0)
+	over.name = name.len ? buf_str(&name) : NULL;
+	if (box_args_lease(a, &over, err) < 0 || den_box_fork_as(box, at->ref, &over, &made, err) < 0)
 		return -1;
 	if (fork_policy(made, a, err) < 0) {
 		den_box_close(made);
@@ -134,7 +137,8 @@ const struct verb verb_fork = {
 	.summary = "make a new box that begins as another is or was; prints its id",
 	.help = "Its files are those of the box now, or at the checkpoint; from then on both go\n"
 		"their own way. It is told apart by id, host name and machine-id, and starts\n"
-		"without the other's programs. It may reach what the other may, and what the\n"
+		"without the other's programs. It has the other's labels, unless --label names\n"
+		"its own, and no deadline but what --ttl and --idle say. It may reach what the other may, and what the\n"
 		"options add. 'den merge' brings back what it changed.\n"
 		"With --json one object for each, one a line.\n"
 		"\n"
@@ -143,7 +147,7 @@ const struct verb verb_fork = {
 		"  den fork web@good                    as it was at the checkpoint \"good\"\n"
 		"  den fork --count 5 --name try web    try-1 to try-5, all the same\n"
 		"  den merge try-3 && den rm --force try-1 try-2 try-3 try-4 try-5\n",
-	.options = { fork_options, options_net },
+	.options = { fork_options, options_lease, options_label, options_net },
 	.min_words = 1,
 	.max_words = 1,
 	.complete = "b",

@@ -83,6 +83,10 @@ static void box_text(struct buf *out, const struct den_box_info *i)
 	show_line(out, "workdir", i->workdir);
 	lines(out, "made of", i->detail);
 	limits_text(out, i);
+	show_line(out, "owner", i->owner);
+	for (size_t n = 0; i->labels && i->labels[n]; n++)
+		show_line(out, "label", i->labels[n]);
+	show_lease(out, i);
 	for (size_t m = 0; m < i->n_mounts; m++) {
 		auto_buf b = { 0 };
 

@@ -103,7 +103,7 @@ const struct verb verb_run = {
 		"  den run --preset registries npm view left-pad  where packages come from\n"
 		"  den run --rm=false --name try sh -c 'date >/now'  keep the box, as \"try\"\n"
 		"  den run                                      a shell, to look around\n",
-	.options = { options_box, options_net, options_env, options_exec, run_options },
+	.options = { options_box, options_lease, options_label, options_net, options_env, options_exec, run_options },
 	.max_words = -1,
 	.command = 1,
 	.program = true,

@@ -123,6 +123,7 @@ static const struct verb *const template_verbs[] = {
 	&verb_template_inspect,
 	&verb_template_create,
 	&verb_template_build,
+	&verb_template_builtin,
 	&verb_template_debian,
 	&verb_template_import,
 	&verb_template_export,

@@ -4,7 +4,8 @@
  * Output goes from the pipe into a ring and from there to each subscriber within its credit. While
  * somebody follows, the pipe is not read further than the slowest follower allows: the program
  * blocks, memory does not grow. With nobody following, the ring keeps the last bytes and the
- * program runs on.
+ * program runs on. Live followers do not count: one that is behind by more than the ring holds goes
+ * on with what is there, and gets STARTED once more, which says where that is.
  */
 #include <errno.h>
 #include <signal.h>
@@ -20,6 +21,7 @@
 
 #define ARGV_SHOWN 4000 /* bytes of a command line in a record */
 #define ARG_COST 16     /* of an argument besides its bytes: the field's header, "..." */
+#define INPUT_MAX (64 * WIRE_WINDOW) /* bytes of stdin that wait, of all who write together */
 
 struct exec *exec_by_pid(struct init *in, pid_t pid)
 {
@@ -201,6 +203,15 @@ static bool exec_wanted(const struct exec *x)
 	return !list_empty(&x->subs) || x->hold.when;
 }
 
+/* Is there anybody for whom the program waits? */
+static bool exec_paced(const struct exec *x)
+{
+	list_for_each(l, &x->subs)
+		if (!CONTAINER_OF(l, struct sub, link)->live)
+			return true;
+	return x->hold.when;
+}
+
 void exec_thin_ended(struct init *in)
 {
 	size_t n = 0;
@@ -241,22 +252,40 @@ static size_t room(const struct exec *x, int i)
 	const struct ring *r = &x->out[i].ring;
 	uint64_t slowest = r->head;
 
-	if (!exec_wanted(x))
+	if (!exec_paced(x))
 		return r->keep;
 	if (x->hold.when)
 		slowest = MAX(x->hold_pos[i], r->tail);
 	list_for_each(l, &x->subs) {
 		const struct sub *s = CONTAINER_OF(l, struct sub, link);
 
+		if (s->live)
+			continue;
 		slowest = MIN(slowest, MAX(sub_safe(x, s, i), r->tail));
 	}
 	return r->keep - MIN(r->keep, (size_t)(r->head - slowest));
+}
+
+static void tell_started(struct exec *x, struct sub *s, uint32_t chan);
+
+/* A live follower was too slow: it goes on with what is kept, and is told. */
+static bool gap_tell(struct exec *x, struct sub *s)
+{
+	if (s->credit < WIRE_GAP_COST)
+		return false;
+	s->credit -= WIRE_GAP_COST;
+	for (int i = 0; i < 2; i++)
+		s->pos[i] = MAX(s->pos[i], x->out[i].ring.tail);
+	tell_started(x, s, s->chan);
+	return true;
 }
 
 static bool pump_stream(struct exec *x, struct sub *s, int i)
 {
 	const struct ring *r = &x->out[i].ring;
 
+	if (s->pos[i] < r->tail && s->live && !gap_tell(x, s))
+		return false; /* when there is credit for it */
 	if (s->pos[i] < r->tail)
 		s->pos[i] = r->tail; /* gone; the follower sees it from the offsets */
 	while (s->credit && s->pos[i] < r->head) {
@@ -481,14 +510,14 @@ static void input_cb(struct loop_source *src, uint32_t events)
 
 void exec_input(struct exec *x, struct sub *s, const struct wire_frame *f)
 {
+	if (s->in_owed + f->len > 2 * WIRE_WINDOW || x->in_buf.len > INPUT_MAX)
+		return; /* somebody ignores credit; he loses, not we */
 	s->in_owed += f->len;
 	if (x->in.fd < 0 || x->in_eof) { /* not wanted: credited, so that nobody waits */
 		x->in_taken += f->len;
 		input_credit(x, f->len);
 		return;
 	}
-	if (x->in_buf.len + f->len > 4 * WIRE_WINDOW)
-		return; /* somebody ignores credit; he loses, not we */
 	x->in_taken += f->len;
 	buf_add(&x->in_buf, f->p, f->len);
 	input_flush(x);
@@ -671,7 +700,7 @@ void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f)
 {
 	struct wire_reader rd = wire_reader(f->p, f->len);
 	struct wire_value v;
-	uint64_t number = 0, off[2] = { 0, 0 }, credit = 0;
+	uint64_t number = 0, off[2] = { 0, 0 }, credit = 0, flags = 0;
 	struct den_err err;
 	struct exec *x;
 	struct sub *s;
@@ -685,6 +714,8 @@ void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f)
 			wire_u64(&v, UINT64_MAX, &off[1], NULL);
 		else if (v.tag == F_CREDIT)
 			wire_u64(&v, WIRE_WINDOW, &credit, NULL);
+		else if (v.tag == F_FLAGS)
+			wire_u64(&v, ATTACH_LIVE | ATTACH_OTHER, &flags, NULL);
 	}
 	x = exec_by_number(in, number);
 	if (!x) {
@@ -695,7 +726,9 @@ void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f)
 	s = subscribe(x, chan, credit);
 	for (int i = 0; i < 2; i++)
 		s->pos[i] = MIN(MAX(off[i], x->out[i].ring.tail), x->out[i].ring.head);
-	loop_timer_clear(&x->hold);
+	s->live = flags & ATTACH_LIVE;
+	if (!s->live) /* perhaps the one whose place in the output was kept */
+		loop_timer_clear(&x->hold);
 	if (x->started) /* else it is told with the others */
 		tell_started(x, s, chan);
 	exec_pump(x);
@@ -710,11 +743,11 @@ static void hold_cb(struct loop_timer *t)
  * the output is kept for a moment. */
 static void exec_hold(struct exec *x)
 {
-	if (list_empty(&x->subs))
+	if (!exec_paced(x))
 		return;
 	x->hold_pos[0] = x->hold_pos[1] = UINT64_MAX;
 	list_for_each(l, &x->subs)
-		for (int i = 0; i < 2; i++)
+		for (int i = 0; i < 2 && !CONTAINER_OF(l, struct sub, link)->live; i++)
 			x->hold_pos[i] = MIN(x->hold_pos[i],
 				sub_safe(x, CONTAINER_OF(l, struct sub, link), i));
 	x->hold.cb = hold_cb;

@@ -4,6 +4,7 @@
  *   fs_file.c    read write           fs_change.c  mkdir remove chmod chown
  *   fs_look.c    stat list            fs_move.c    move
  *   fs_watch.c   watch                fs_tar.c     tarout tarin
+ *   fs_xattr.c   extended attributes, for write, stat and list
  */
 #include "fs_run.h"
 
@@ -17,32 +18,33 @@
 #include "mem.h"
 #include "strv.h"
 
-#define ARGS_MAX 3
+#define ARGS_MAX 4
 
 static const struct op {
 	const char *name;
 	int min, max;	   /* arguments after the name */
-	const char *flags; /* letters that the last argument may have; NULL: it is no flags */
+	int at;		   /* which of them is flags; 0: none */
+	const char *flags; /* letters that it may have */
 	int (*run)(char *const *arg, struct den_err *err);
 } ops[] = {
-	{ "read", 1, 3, NULL, fs_read },
-	{ "write", 1, 3, "ap", fs_write },
-	{ "stat", 1, 2, "l", fs_stat },
-	{ "list", 1, 2, NULL, fs_list },
-	{ "mkdir", 1, 3, "p", fs_mkdir },
-	{ "move", 2, 3, "np", fs_move },
-	{ "remove", 1, 2, "rf", fs_remove },
-	{ "chmod", 2, 3, "r", fs_chmod },
-	{ "chown", 2, 3, "rl", fs_chown },
-	{ "watch", 1, 2, "r", fs_watch },
-	{ "tarout", 1, 2, "c", fs_tarout },
-	{ "tarin", 1, 2, "pw", fs_tarin },
+	{ "read", 1, 3, 0, "", fs_read },
+	{ "write", 1, 4 + FS_XATTRS_MAX, 3, "ap", fs_write },
+	{ "stat", 1, 3, 2, "l", fs_stat },
+	{ "list", 1, 4, 3, "f", fs_list },
+	{ "mkdir", 1, 3, 3, "p", fs_mkdir },
+	{ "move", 2, 3, 3, "np", fs_move },
+	{ "remove", 1, 2, 2, "rf", fs_remove },
+	{ "chmod", 2, 3, 3, "r", fs_chmod },
+	{ "chown", 2, 3, 3, "rl", fs_chown },
+	{ "watch", 1, 2, 2, "r", fs_watch },
+	{ "tarout", 1, 2, 2, "c", fs_tarout },
+	{ "tarin", 1, 2, 2, "pw", fs_tarin },
 };
 
 int fs_run(char *const *argv, struct den_err *err)
 {
-	char *arg[ARGS_MAX] = { "", "", "" };
-	int n = (int)MIN(strv_len(argv), 64U) - 1;
+	char *arg[ARGS_MAX + FS_XATTRS_MAX + 1] = { "", "", "", "" };
+	int n = (int)MIN(strv_len(argv), 1024U) - 1;
 	const struct op *op = NULL;
 
 	for (size_t i = 0; n >= 0 && i < ARRAY_SIZE(ops); i++)
@@ -56,9 +58,9 @@ int fs_run(char *const *argv, struct den_err *err)
 			op->name, op->min, op->max, n);
 	for (int i = 0; i < n; i++)
 		arg[i] = argv[i + 1];
-	if (op->flags && strspn(arg[op->max - 1], op->flags) != strlen(arg[op->max - 1]))
+	if (op->at && strspn(arg[op->at - 1], op->flags) != strlen(arg[op->at - 1]))
 		return den_fail(err, DEN_INVALID, 0, "%s has no flags '%s', only '%s'", op->name,
-			arg[op->max - 1], op->flags);
+			arg[op->at - 1], op->flags);
 	if (!arg[0][0])
 		return den_fail(err, DEN_INVALID, 0, "%s: the path is empty", op->name);
 	umask(0); /* modes are what they were asked to be */

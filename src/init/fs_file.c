@@ -5,12 +5,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "fd.h"
 #include "fs_ops.h"
 #include "mem.h"
 #include "parse.h"
+#include "strv.h"
 
 /* A fifo would hang us, a device would do what devices do. */
 static int must_be_regular(const struct stat *st, const char *path, struct den_err *err)
@@ -102,7 +104,20 @@ static int create(const char *path, mode_t mode, bool *made_behind_link, struct 
 	return fd;
 }
 
-static int write_in_place(const char *path, const char *mode_text, mode_t mode, struct den_err *err)
+/* What a write sets besides the bytes. */
+struct meta {
+	const char *mode_text; /* "": what the file has */
+	mode_t mode;
+	const char *prefix; /* of extended attributes; "": they are left alone */
+	char *const *xattrs;
+};
+
+static int meta_xattrs(const struct meta *m, int fd, struct den_err *err)
+{
+	return *m->prefix ? fs_xattr_replace(fd, m->prefix, m->xattrs, err) : 0;
+}
+
+static int write_in_place(const char *path, const struct meta *m, struct den_err *err)
 {
 	bool behind_link = false, made = false;
 	auto_fd fd = open_regular(path, O_WRONLY, err), dir = -1;
@@ -110,15 +125,17 @@ static int write_in_place(const char *path, const char *mode_text, mode_t mode, 
 	struct stat st;
 
 	if (fd < 0 && err->sys == ENOENT) {
-		fd = create(path, mode, &behind_link, err);
+		fd = create(path, m->mode, &behind_link, err);
 		made = true;
 	}
 	if (fd < 0)
 		return -1;
 	if (fstat(fd, &st) < 0 || must_be_regular(&st, path, err) < 0)
 		return den_fail(err, DEN_INVALID, 0, "'%s' is not a regular file", path);
-	if (ftruncate(fd, 0) < 0 || (*mode_text && fchmod(fd, mode) < 0))
+	if (ftruncate(fd, 0) < 0 || (*m->mode_text && fchmod(fd, m->mode) < 0))
 		return den_fail_sys(err, errno, "'%s'", path);
+	if (meta_xattrs(m, fd, err) < 0)
+		return den_wrap(err, "'%s'", path);
 	if (copy(0, fd, UINT64_MAX, err) < 0)
 		return den_wrap(err, "'%s'", path);
 	if (behind_link && syncfs(fd) < 0)
@@ -255,7 +272,21 @@ static int temp_publish(struct temp *t, const char *base, const char *path, stru
 	return 0;
 }
 
-static int write_atomic(const char *path, const char *mode_text, mode_t mode, struct den_err *err)
+/* What replaces a file has the extended attributes of it that the write does not name. */
+static void keep_xattrs(int dir, const char *base, int to)
+{
+	auto_fd old = openat(dir, base, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	auto_strv all = old < 0 ? NULL : fs_xattr_read(old, FSOP_XATTR_PREFIX);
+
+	for (size_t i = 0; all && all[i]; i++) {
+		char *value = strchr(all[i], '=');
+
+		*value++ = '\0';
+		(void)!fsetxattr(to, all[i], value, strlen(value), 0);
+	}
+}
+
+static int write_atomic(const char *path, const struct meta *m, struct den_err *err)
 {
 	auto_temp t = { .fd = -1, .dir = -1 };
 	char base[256], real[PATH_MAX];
@@ -274,7 +305,11 @@ static int write_atomic(const char *path, const char *mode_text, mode_t mode, st
 	/* Written in place it would keep its owner, so it does here, where that is allowed. */
 	if (there && (st.st_uid != geteuid() || st.st_gid != getegid()))
 		(void)!fchown(t.fd, st.st_uid, st.st_gid);
-	if (fchmod(t.fd, there && !*mode_text ? st.st_mode & 07777 : mode) < 0)
+	if (there)
+		keep_xattrs(t.dir, base, t.fd);
+	if (meta_xattrs(m, t.fd, err) < 0)
+		return den_wrap(err, "'%s'", path);
+	if (fchmod(t.fd, there && !*m->mode_text ? st.st_mode & 07777 : m->mode) < 0)
 		return den_fail_sys(err, errno, "'%s'", path);
 	if (sync_file(t.fd, path, err) < 0 || temp_publish(&t, base, path, err) < 0)
 		return -1;
@@ -283,14 +318,15 @@ static int write_atomic(const char *path, const char *mode_text, mode_t mode, st
 
 int fs_write(char *const *arg, struct den_err *err)
 {
-	mode_t mode;
+	struct meta m = { .mode_text = arg[1], .prefix = arg[3], .xattrs = arg + 4 };
 	int r;
 
-	if (fs_mode(arg[1], 0644, &mode, err) < 0)
+	if (fs_mode(arg[1], 0644, &m.mode, err) < 0)
 		return -1;
+	if (*m.prefix && fs_xattr_check(m.prefix, m.xattrs, err) < 0)
+		return den_wrap(err, "write");
 	if (fs_flag(arg[2], 'p') && fs_mkdir_parents(arg[0], err) < 0)
 		return den_wrap(err, "write");
-	r = fs_flag(arg[2], 'a') ? write_atomic(arg[0], arg[1], mode, err) :
-				   write_in_place(arg[0], arg[1], mode, err);
+	r = fs_flag(arg[2], 'a') ? write_atomic(arg[0], &m, err) : write_in_place(arg[0], &m, err);
 	return r < 0 ? den_wrap(err, "write") : 0;
 }

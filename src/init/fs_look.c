@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include "fs_ops.h"
 #include "mem.h"
 #include "parse.h"
+#include "strv.h"
 #include "tar.h"
 #include "walk.h"
 
@@ -70,12 +72,47 @@ static int64_t ns_of(const struct timespec *t)
 	return ns;
 }
 
-/* at: where name is found, for a link's target */
-static int out_stat(struct fs_out *o, const char *path, int at, const char *name,
-	const struct stat *st, struct den_err *err)
+/* What to tell of an entry besides what stat() says. */
+struct look {
+	bool follow;	    /* of a link: what it leads to, if that is there */
+	const char *prefix; /* of extended attributes; "": none */
+};
+
+/* Where a link leads in the end, opened, and its path in the box; -1: nowhere. */
+static int open_real(int at, const char *name, char real[static PATH_MAX])
 {
-	char target[PATH_MAX];
-	struct fs_entry e = {
+	auto_fd fd = openat(at, name, O_PATH | O_CLOEXEC);
+	char self[32];
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	n = readlink(self, real, PATH_MAX - 1);
+	real[n > 0 ? n : 0] = '\0';
+	return fd_take(&fd);
+}
+
+/* at: where name is found; st: of it, a link itself */
+static int out_stat(struct fs_out *o, const char *path, int at, const char *name,
+	const struct stat *st, const struct look *look, struct den_err *err)
+{
+	bool link = S_ISLNK(st->st_mode);
+	char target[PATH_MAX], real[PATH_MAX];
+	auto_fd there = link ? open_real(at, name, real) : -1;
+	auto_strv xattrs = NULL;
+	mode_t link_mode = st->st_mode & 07777;
+	struct stat led;
+	struct fs_entry e;
+
+	if (there >= 0 && look->follow && fstat(there, &led) == 0)
+		st = &led;
+	if (*look->prefix && !S_ISLNK(st->st_mode)) {
+		auto_fd fd = there >= 0 ? -1 : openat(at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+
+		xattrs = there < 0 && fd < 0 ? NULL : fs_xattr_read(there >= 0 ? there : fd, look->prefix);
+	}
+	e = (struct fs_entry){
 		.path = (char *)path,
 		.type = type_of(st->st_mode),
 		.mode = st->st_mode & 07777,
@@ -85,9 +122,12 @@ static int out_stat(struct fs_out *o, const char *path, int at, const char *name
 		.ino = st->st_ino,
 		.nlink = st->st_nlink,
 		.mtime_ns = ns_of(&st->st_mtim),
+		.real = there >= 0 && real[0] == '/' ? real : NULL,
+		.link = link && st == &led,
+		.link_mode = link_mode,
+		.xattrs = xattrs,
 	};
-
-	if (e.type == FS_LINK) {
+	if (link) {
 		ssize_t n = readlinkat(at, name, target, sizeof(target) - 1);
 
 		if (n >= 0) {
@@ -112,13 +152,17 @@ static struct user_names *names_open(void)
 int fs_stat(char *const *arg, struct den_err *err)
 {
 	auto_out o = { .names = names_open() };
+	struct look look = { .follow = !fs_flag(arg[1], 'l'), .prefix = arg[2] };
 	struct stat st;
 
+	if (*look.prefix && fs_xattr_check(look.prefix, NULL, err) < 0)
+		return den_wrap(err, "stat");
 	if (strlen(arg[0]) > PATH_LEN_MAX)
 		return den_fail(err, DEN_INVALID, ENAMETOOLONG, "stat '%.60s'", arg[0]);
-	if (fstatat(AT_FDCWD, arg[0], &st, fs_flag(arg[1], 'l') ? AT_SYMLINK_NOFOLLOW : 0) < 0)
+	if (fstatat(AT_FDCWD, arg[0], &st, look.follow ? 0 : AT_SYMLINK_NOFOLLOW) < 0 ||
+		fstatat(AT_FDCWD, arg[0], &st, AT_SYMLINK_NOFOLLOW) < 0)
 		return den_fail_sys(err, errno, "stat '%s'", arg[0]);
-	if (out_stat(&o, arg[0], AT_FDCWD, arg[0], &st, err) < 0)
+	if (out_stat(&o, arg[0], AT_FDCWD, arg[0], &st, &look, err) < 0)
 		return -1;
 	return fs_out_flush(&o, err);
 }
@@ -126,6 +170,7 @@ int fs_stat(char *const *arg, struct den_err *err)
 int fs_list(char *const *arg, struct den_err *err)
 {
 	auto_out o = { .names = names_open() };
+	struct look look = { .follow = fs_flag(arg[2], 'f'), .prefix = arg[3] };
 	struct walk_entry e;
 	struct walk *w;
 	uint64_t depth = 1;
@@ -133,6 +178,8 @@ int fs_list(char *const *arg, struct den_err *err)
 
 	if (*arg[1] && parse_u64(arg[1], 1, UINT32_MAX, &depth, err) < 0)
 		return den_wrap(err, "depth");
+	if (*look.prefix && fs_xattr_check(look.prefix, NULL, err) < 0)
+		return den_wrap(err, "list");
 	fd = open(arg[0], O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return den_fail(err, errno == ENOTDIR ? DEN_INVALID : den_code_of_errno(errno),
@@ -144,7 +191,7 @@ int fs_list(char *const *arg, struct den_err *err)
 			r = den_fail(err, DEN_LIMIT, ENAMETOOLONG, "'%s'; list fewer levels",
 				tar_show(e.path).s);
 		else
-			r = out_stat(&o, e.path, e.dirfd, e.name, &e.st, err);
+			r = out_stat(&o, e.path, e.dirfd, e.name, &e.st, &look, err);
 		if (r < 0)
 			break;
 	}

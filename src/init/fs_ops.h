@@ -12,8 +12,10 @@
 #include "users.h"
 
 #define FS_CHUNK (128U << 10)
+#define FS_XATTRS_MAX 64 /* that one write may set */
 
-/* Each gets the arguments after its name; those not given are "". Flags are checked before. */
+/* Each gets the arguments after its name; of the first four those not given are "", then NULL ends them. Flags
+ * are checked before. */
 int fs_read(char *const *arg, struct den_err *err);
 int fs_write(char *const *arg, struct den_err *err);
 int fs_stat(char *const *arg, struct den_err *err);
@@ -38,6 +40,13 @@ int fs_mkdir_parents(const char *path, struct den_err *err); /* of path, not its
 /* Makes what happened in a directory (which may be open with O_PATH) last. */
 int fs_sync_dir(int dirfd, struct den_err *err);
 int fs_read_some(int fd, void *buf, size_t cap, size_t *ret, struct den_err *err);
+
+/* fs_xattr.c */
+int fs_xattr_check(const char *prefix, char *const *pairs, struct den_err *err); /* pairs may be NULL */
+/* The file has these ("K=V") and no others with the prefix. */
+int fs_xattr_replace(int fd, const char *prefix, char *const *pairs, struct den_err *err);
+/* Those with the prefix, "K=V"; what has a NUL or does not fit a record is left out. fd may be O_PATH. Strv. */
+char **fs_xattr_read(int fd, const char *prefix);
 
 /* fs_look.c: records on standard output */
 struct fs_out {

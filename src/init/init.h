@@ -48,6 +48,7 @@ struct sub {
 	uint64_t pos[2], credit;
 	uint64_t window;  /* the most credit it had at once: what is missing of it is under way */
 	uint64_t in_owed; /* stdin bytes taken from it and not yet credited back */
+	bool live;	  /* nobody waits for it: what leaves the ring before its turn is lost to it */
 };
 
 /* A process that will not be mistaken for a later one with its number. */

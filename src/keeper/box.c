@@ -34,6 +34,9 @@ void box_put_info(struct keeper *k, struct buf *b)
 {
 	k->row.info.keeper_pid = (uint64_t)getpid();
 	k->row.info.init_pid = box_is_up(k) ? (uint64_t)k->wall.pid : 0;
+	k->row.info.turn = k->row.turn;
+	if (lease_followed(k))
+		lease_busy(k);
 	box_info_put(b, &k->row.info);
 }
 
@@ -135,12 +138,13 @@ static void machine_id(const struct box_id *id, char out[static 33])
 }
 
 static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, char **init_path,
-	char **run_path, struct den_err *err)
+	char **run_path, char **volumes, struct den_err *err)
 {
 	uint32_t base = STORE_ID_BASE + (uint32_t)k->row.slot * 65536U;
 
 	if (store_init_path(k->store, den_init_blob, (size_t)(den_init_blob_end - den_init_blob), den_init_hash,
-		    init_path, err) < 0 || home_open(k, err) < 0 || gate_prepare(k, err) < 0)
+		    init_path, err) < 0 || home_open(k, err) < 0 || gate_prepare(k, err) < 0 ||
+		volumes_prepare(k, volumes, err) < 0)
 		return -1;
 	if (asprintf(run_path, "%s/" PLACE_BOXES "/%s/" GATE_RUN, k->store->path, k->id.s) < 0)
 		return den_fail(err, DEN_INTERNAL, ENOMEM, "path");
@@ -152,7 +156,7 @@ static int make_plan(struct keeper *k, struct plan *p, struct plan_tree *trees, 
 		.n_trees = k->tmpl.n_trees, .fsfd = k->fsfd, .fs_path = k->fs_path,
 		.init_path = *init_path, .listen_fd = -1,
 		.ids = wall_ids(NULL), .id_base = base, .owners = k->tmpl.owners_path,
-		.run_path = *run_path, .trust = k->gate->trusts,
+		.run_path = *run_path, .volumes = *volumes, .trust = k->gate->trusts,
 		.host_net = !strcmp(k->row.info.spec.net, "host-test"), .cloned = on_cloned, .user = k,
 	};
 	snprintf(p->boot_id, sizeof(p->boot_id), "%s", k->row.info.boot_id);
@@ -277,7 +281,7 @@ int box_announce(struct keeper *k, struct den_err *err)
 int box_up(struct keeper *k, struct den_err *err)
 {
 	auto_free struct plan_tree *trees = NULL;
-	auto_free char *init_path = NULL, *run_path = NULL;
+	auto_free char *init_path = NULL, *run_path = NULL, *volumes = NULL;
 	struct plan p;
 	int r;
 
@@ -287,7 +291,7 @@ int box_up(struct keeper *k, struct den_err *err)
 		return -1;
 	k->announced = false;
 	trees = mem_alloc(sizeof(*trees) * (k->tmpl.n_trees + 1));
-	if (make_plan(k, &p, trees, &init_path, &run_path, err) < 0)
+	if (make_plan(k, &p, trees, &init_path, &run_path, &volumes, err) < 0)
 		return -1;
 	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &p.listen_fd, err) < 0)
 		return -1;
@@ -310,6 +314,8 @@ int box_up(struct keeper *k, struct den_err *err)
 		box_down(k, why.msg);
 		return -1;
 	}
+	lease_busy(k);
+	lease_arm(k);
 	return 0;
 }
 
@@ -349,6 +355,7 @@ static int adopt(struct keeper *k, struct den_err *err)
 		k->row.info.stopped_ms = clock_wall_ms();
 		free(k->row.info.reason);
 		k->row.info.reason = mem_strdup("its processes were gone when a keeper came to look");
+		feed_state(k, "box.stopped");
 		return box_save(k, err);
 	}
 	if (k->ops->adopt(&p, proc.pid, pidfd, &k->wall, err) < 0)
@@ -440,7 +447,7 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 	if (k->row.pending >= 0)
 		(void)finish_merge(k, err); /* else it could not even be deleted, to make room; the mark stays */
 	await_init(k);
-	return listen_for_clients(k, err);
+	return lease_overdue(k, err) < 0 ? -1 : listen_for_clients(k, err);
 }
 
 /* ---- down, pause, delete ---- */
@@ -470,6 +477,7 @@ void box_down(struct keeper *k, const char *reason)
 	loop_remove(k->loop, &k->init_pid);
 	loop_timer_clear(&k->kill);
 	loop_timer_clear(&k->runtime);
+	loop_timer_clear(&k->lease.timer);
 	/* Of a box that stays, acknowledged changes are on disk when its file systems are unmounted. Of one
 	 * that is rolled back they are with the checkpoint of them, and unmounting can wait. */
 	later = k->keep_waiting ? k->pool && k->pool->kind == POOL_BTRFS && !k->row.info.spec.disk :
@@ -494,6 +502,8 @@ void box_down(struct keeper *k, const char *reason)
 		return;
 	if (k->row_written && !(k->row.info.spec.flags & BOX_EPHEMERAL))
 		(void)box_save(k, &err);
+	if (!k->gone)
+		feed_state(k, "box.stopped");
 	answer_waiting(k);
 	if (k->row.info.spec.flags & BOX_EPHEMERAL && k->working)
 		k->delete_due = true;
@@ -530,7 +540,16 @@ int box_pause(struct keeper *k, bool on, struct den_err *err)
 	if (k->ops->freeze(&k->wall, on, err) < 0)
 		return -1;
 	k->row.info.state = want;
-	return box_save(k, err);
+	if (!on) {
+		free(k->row.info.reason);
+		k->row.info.reason = NULL;
+		lease_busy(k);
+	}
+	lease_arm(k);
+	if (box_save(k, err) < 0)
+		return -1;
+	feed_state(k, on ? "box.paused" : "box.resumed");
+	return 0;
 }
 
 struct emptying {
@@ -602,6 +621,7 @@ int box_delete(struct keeper *k, struct den_err *err)
 		return -1;
 	if (named)
 		store_release_name(k->store, k->row.info.spec.name, &k->id);
+	feed_state(k, "box.deleted");
 	free_now(k);
 	return 0; /* the lock goes with the process */
 }

@@ -55,6 +55,7 @@ static int list_one(const struct box_row *row, void *user, struct den_err *err)
 			info.state = BOX_STOPPED;
 	}
 	info.keeper_pid = 0;
+	info.turn = row->turn;
 	box_info_put(&rec, &info);
 	if (o->out->len + rec.len > WIRE_MAX_PAYLOAD / 2) { /* longer than a frame: in several */
 		conn_send_buf(o->to, WM_LIST, 0, o->out);
@@ -70,6 +71,17 @@ int clerk_list(struct client *c, const struct wire_frame *f, struct buf *out, st
 
 	(void)f;
 	return store_each(c->k->store, list_one, &o, err);
+}
+
+int clerk_resolve(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	auto_free char *ref = NULL;
+	struct box_id id;
+
+	if (field_str(f, F_REF, 255, &ref, err) < 0 || place_resolve(c->k->store->fd, ref ? ref : "", &id, err) < 0)
+		return -1;
+	wire_put_str(out, F_ID, id.s);
+	return 0;
 }
 
 /* ---- gc ---- */
@@ -152,6 +164,8 @@ static int gc_box(struct gc *g, const struct box_id *id, struct den_err *err)
 			r = remove_box(g, id, boxfd, NULL, err);
 	} else if (row.info.state == BOX_DELETING || row.info.state == BOX_CREATING ||
 		(row.info.spec.flags & BOX_EPHEMERAL && !is_young(boxfd))) {
+		r = remove_box(g, id, boxfd, &row, err);
+	} else if (alive && lease_forfeit(&row.info)) { /* its keeper was killed before that */
 		r = remove_box(g, id, boxfd, &row, err);
 	} else if (!alive && (row.info.state == BOX_RUNNING || row.info.state == BOX_PAUSED)) {
 		r = settle_box(g, id, &row, err);

@@ -12,6 +12,7 @@
 #include "gate.h"
 #include "keeper.h"
 #include "strv.h"
+#include "volume.h"
 
 /* ---- what was asked for, checked and completed ---- */
 
@@ -57,14 +58,14 @@ static int check_spec(struct box_spec *s, struct den_err *err)
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		struct stat st;
 
-		if (stat(s->mounts[i].host, &st) < 0)
+		if (!volume_name(s->mounts[i].host) && stat(s->mounts[i].host, &st) < 0)
 			return den_fail_sys(err, errno, "mount '%.150s'", s->mounts[i].host);
 		if (!strcmp(s->mounts[i].box, "/") || strstr(s->mounts[i].box, "/../"))
 			return den_fail(err, DEN_INVALID, 0, "cannot mount at '%.100s'", s->mounts[i].box);
 	}
 	if (s->memory && s->memory < (4 << 20))
 		return den_fail(err, DEN_INVALID, 0, "--memory must be at least 4M");
-	return 0;
+	return lease_settle(s, err);
 }
 
 static void late_row_cb(struct loop_timer *t)
@@ -150,7 +151,7 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		return -1;
 	if (geteuid() == 0 && store_claim_slot(k->store, &k->id, &k->row.slot, err) < 0)
 		return -1;
-	if (box_up(k, err) < 0)
+	if (box_up(k, err) < 0 || lease_possible(k, err) < 0)
 		return -1;
 	k->print_due = k->row.work; /* what nobody changed is not a turn's doing */
 	box_settle_later(k);
@@ -168,8 +169,35 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 	return 0;
 }
 
-/* A fork is what the other box is, but for its name. */
-static int fork_spec(struct keeper *k, struct den_err *err)
+/* What a fork has of its own: what was asked for takes the place of what the other box has. */
+static void fork_own(struct box_spec *got, struct box_spec *asked)
+{
+	free(got->name);
+	got->name = mem_take(&asked->name);
+	free(got->owner);
+	got->owner = mem_take(&asked->owner);
+	if (asked->labels) {
+		strv_free(got->labels);
+		got->labels = asked->labels;
+		asked->labels = NULL;
+	}
+	if (asked->policy || asked->policy_name) {
+		free(got->policy);
+		free(got->policy_name);
+		got->policy = mem_take(&asked->policy);
+		got->policy_name = mem_take(&asked->policy_name);
+	}
+	got->expires_ms = asked->expires_ms;
+	got->on_expire = asked->on_expire;
+	got->idle_ms = asked->idle_ms;
+	got->on_idle = asked->on_idle;
+	got->flags = (got->flags & ~(uint64_t)BOX_EPHEMERAL) | (asked->flags & BOX_EPHEMERAL);
+	free(got->from);
+	got->from = mem_take(&asked->from);
+}
+
+/* A fork is what the other box is, but for what is its own. A guest's gets no port of the host. */
+static int fork_spec(struct keeper *k, bool guest, struct den_err *err)
 {
 	struct box_spec *s = &k->row.info.spec, got = { 0 };
 	const char *at = strchr(s->from, '@');
@@ -187,13 +215,13 @@ static int fork_spec(struct keeper *k, struct den_err *err)
 		box_row_free(&other);
 		return -1;
 	}
-	free(got.name);
-	got.name = mem_take(&s->name);
-	got.flags = (got.flags & ~(uint64_t)BOX_EPHEMERAL) | (s->flags & BOX_EPHEMERAL); /* its own matter */
+	fork_own(&got, s);
+	if (guest) {
+		strv_free(got.publish);
+		got.publish = NULL;
+	}
 	for (size_t i = 0; got.publish && got.publish[i]; i++)
 		got.publish[i][strcspn(got.publish[i], "=")] = '\0'; /* outside it gets a port of its own */
-	free(got.from);
-	got.from = mem_take(&s->from);
 	box_spec_free(s);
 	*s = got;
 	if (other.info.state == BOX_DELETING || !other.work) {
@@ -217,7 +245,8 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 		return -1;
 	k->row.slot = UINT64_MAX;
 	k->row.pending = -1;
-	if ((s->from && fork_spec(k, err) < 0) || check_spec(s, err) < 0 || policy_settle(k->store, s, err) < 0)
+	if ((s->from && fork_spec(k, owner->guest, err) < 0) || (owner->guest && guest_spec(s, err) < 0) ||
+		check_spec(s, err) < 0 || policy_settle(k->store, s, err) < 0)
 		return -1;
 	k->row.info.generation = s->policy || s->policy_name;
 	k->ops = wall_find(s->wall, err);
@@ -240,5 +269,7 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 		k->gone = true;
 		return -1;
 	}
+	feed_state(k, s->from ? "box.forked" : "box.created");
+	feed_state(k, "box.started");
 	return 0;
 }

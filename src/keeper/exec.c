@@ -57,7 +57,7 @@ static struct kexec *exec_by_number(struct keeper *k, uint64_t number)
 struct ref {
 	uint64_t pid, exec;
 	char *tag;
-	uint64_t off_out, off_err, credit, sig, scope;
+	uint64_t off_out, off_err, credit, sig, scope, flags;
 };
 
 static int ref_get(const struct wire_frame *f, struct ref *r, struct den_err *err)
@@ -93,6 +93,9 @@ static int ref_get(const struct wire_frame *f, struct ref *r, struct den_err *er
 			break;
 		case F_SCOPE:
 			bad = wire_u64(&v, 2, &r->scope, err);
+			break;
+		case F_FLAGS:
+			bad = wire_u64(&v, ATTACH_LIVE | ATTACH_OTHER, &r->flags, err);
 			break;
 		default:
 			bad = wire_unexpected(&v, err);
@@ -353,7 +356,8 @@ void kexec_attach(struct client *c, const struct wire_frame *f)
 	}
 	ch = chan_new(c, f->chan, x);
 	ch->credit = r.credit;
-	if (r.exec) { /* by number: its own client, back after a keeper died */
+	ch->live = r.flags & ATTACH_LIVE;
+	if (r.exec && !(r.flags & ATTACH_OTHER)) { /* by number: its own client, back after a keeper died */
 		ch->kill_on_close = x->info.flags & (EXEC_KILL_ON_CLOSE | EXEC_BUILTIN);
 		loop_timer_clear(&x->orphan);
 	}
@@ -361,6 +365,8 @@ void kexec_attach(struct client *c, const struct wire_frame *f)
 	wire_put_u64(&b, F_OFF_OUT, r.off_out);
 	wire_put_u64(&b, F_OFF_ERR, r.off_err);
 	wire_put_u64(&b, F_CREDIT, r.credit);
+	if (r.flags)
+		wire_put_u64(&b, F_FLAGS, r.flags);
 	conn_send_buf(&k->init, WM_ATTACH, ch->ours, &b);
 }
 
@@ -455,8 +461,16 @@ static void on_started(struct keeper *k, struct chan *ch, const struct wire_fram
 	while (wire_next(&rd, &v, NULL) > 0)
 		if (v.tag == F_PID)
 			wire_u64(&v, 1 << 30, &pid, NULL);
-	if (!ch->x->info.pid)
+	if (ch->started && (!ch->live || ch->credit < WIRE_GAP_COST)) {
+		box_down(k, "its init process broke the protocol");
+		return;
+	}
+	if (ch->started)
+		ch->credit -= WIRE_GAP_COST; /* a live follower is told that it lost something */
+	if (!ch->x->info.pid) {
 		ch->x->info.pid = pid;
+		feed_exec(k, &ch->x->info);
+	}
 	ch->started = true;
 	if (!ch->client) {
 		chan_leave(k, ch);

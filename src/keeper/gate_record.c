@@ -228,12 +228,27 @@ static void count_over(struct kgate *g, uint64_t kind, uint64_t count, uint64_t 
 	}
 }
 
+/* A server hears of it as it is written down, but for the hash. */
+static void tell(struct kgate *g, const struct json *j, uint64_t kind)
+{
+	static const char *const told[RECORD_KINDS] = { [RECORD_CONNECTION] = "net.connection",
+		[RECORD_DENIAL] = "net.denied", [RECORD_INCIDENT] = "net.incident" };
+	auto_buf b = { 0 };
+
+	if (!told[kind] || !feed_wanted(g->k))
+		return;
+	buf_add(&b, j->b.p, j->b.len);
+	buf_addstr(&b, "}");
+	feed_text(g->k, told[kind], buf_str(&b));
+}
+
 /* What can't be written is one of the others. */
 static void line_end(struct kgate *g, struct json *j, const struct record *r)
 {
 	size_t n = j->b.len + 80; /* and the hash */
 	struct den_err err;
 
+	tell(g, j, r->kind);
 	if (journal_end(&g->journal, j, &err) < 0)
 		count_over(g, r->kind, r->count, r->in, r->out);
 	else

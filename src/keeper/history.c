@@ -171,8 +171,10 @@ static int record(struct keeper *k, uint64_t number, enum ckpt_kind kind, const 
 	k->row.next = number + 1;
 	if (kind == CKPT_MERGE)
 		k->row.pending = -1;
-	if (history_add(k->store, &k->row, &c, err) == 0)
+	if (history_add(k->store, &k->row, &c, err) == 0) {
+		feed_number(k, "checkpoint.made", "number", number, "checkpoint", ckpt_kind_str[kind]);
 		return 0;
+	}
 	k->row.head = head;
 	k->row.next = next;
 	k->row.pending = pending;
@@ -461,6 +463,7 @@ int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t 
 		return -1;
 	}
 	*ret_before = before;
+	feed_number(k, "rollback", "number", number, NULL, NULL);
 	if (was_up && box_up(k, err) < 0) {
 		stays_down(k);
 		return den_wrap(err, "rolled back, but not started again");
@@ -637,6 +640,8 @@ int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, 
 		return -1;
 	if (c->k->merging)
 		return den_fail(err, DEN_CONFLICT, 0, "a merge into this box is under way");
+	if (box_is_up(c->k) && lease_left(c->k, err) < 0) /* it would be started again */
+		return -1;
 	if ((turns ? undo_target(c->k, turns, &number, err) : box_resolve(c->k, ref, &number, err)) < 0)
 		return -1;
 	if (rollback_held(c->k, number, &before, err) < 0)

@@ -40,6 +40,7 @@ struct chan {
 	uint32_t theirs, ours;
 	struct kexec *x;
 	bool kill_on_close, detach, started;
+	bool live; /* enum attach_flags: STARTED may come again */
 	uint64_t in_sent; /* stdin bytes passed on that init has not credited back */
 	uint64_t credit; /* bytes init may still send: it must keep to it, or the box is ended */
 };
@@ -50,6 +51,7 @@ struct client {
 	struct conn conn;
 	struct loop_deferred free_later;
 	bool owner;	/* of a throwaway box: it goes when this client does */
+	bool guest;	/* asks on behalf of strangers: guest.c */
 	bool merging;	/* it is applying a merge: if it goes, that is undone */
 	bool wait_down; /* a STOP, DELETE or WAIT is unanswered */
 	uint8_t wait_type;
@@ -106,6 +108,12 @@ struct keeper {
 	struct wall_box wall;
 	bool row_written;
 	uint32_t next_chan, next_exec;
+	struct klease {
+		struct loop_timer timer;
+		int64_t active_ns; /* when it was last seen busy */
+		uint64_t cpu_usec; /* what its cgroup had used ... */
+		int64_t cpu_ns;	   /* ... then; 0: not looked so far */
+	} lease;
 	struct loop_timer runtime, late_row, kill, owner_gone, leave, idle, relisten;
 	bool stopping;
 	bool announced; /* box_announce() was called for the next start */
@@ -160,6 +168,8 @@ void home_remove(struct keeper *k);
 int home_sweep(struct keeper *k, struct den_err *err);
 int home_snapshot(struct keeper *k, const char *from, const char *like, const char *to, bool readonly,
 	struct den_err *err);
+/* volumes.c: makes those that its spec names. *ret: their folder, free() it; NULL: it has none */
+int volumes_prepare(struct keeper *k, char **ret_path, struct den_err *err);
 bool home_begins_bare(struct keeper *k, const char *box); /* what has no number 0 is as its template is */
 int home_make_base(struct keeper *k, struct den_err *err); /* a fork's number 0, if it is missing */
 int home_discard(struct keeper *k, const char *name, struct den_err *err);
@@ -244,7 +254,34 @@ int req_token(struct client *c, const struct wire_frame *f, struct buf *out, str
 int gate_token(struct keeper *k, const char *audience, const char *alg, bool gate, char **ret,
 	struct den_err *err);
 
+/* guest.c */
+int guest_check(struct client *c, const struct wire_frame *f, struct den_err *err); /* -1: not for guests */
+int guest_spec(const struct box_spec *s, struct den_err *err);
+
+/* lease.c: how long a box may stay */
+int lease_settle(struct box_spec *s, struct den_err *err); /* of a box that is about to be made */
+int lease_left(const struct keeper *k, struct den_err *err); /* -1: its time is up, it must not go on */
+int lease_possible(struct keeper *k, struct den_err *err); /* can be done what it asks for at its end? */
+bool lease_forfeit(const struct box_info *i); /* it runs, and should have been deleted */
+bool lease_followed(const struct keeper *k);  /* is a channel open to a program? */
+void lease_arm(struct keeper *k); /* it runs from now on, or its lease has changed */
+void lease_busy(struct keeper *k); /* somebody does something with it */
+bool lease_counts(uint8_t type);   /* does such a request? */
+int lease_overdue(struct keeper *k, struct den_err *err); /* of one that is taken over; -1: it is gone */
+int req_lease(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_label(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+
+/* feed.c: tells a server what happens. Costs next to nothing while none listens. */
+bool feed_wanted(struct keeper *k);
+void feed_last(void); /* what could not be sent so far, before the process ends */
+void feed_text(struct keeper *k, const char *kind, const char *json); /* data: an object, or NULL */
+void feed_state(struct keeper *k, const char *kind); /* box.*: with name, template, reason */
+void feed_number(struct keeper *k, const char *kind, const char *key, uint64_t number, const char *key2,
+	const char *text); /* {key: number, key2: text}; text NULL: without */
+void feed_exec(struct keeper *k, const struct exec_info *i); /* started, or (ended_ms) ended */
+
 /* clerk.c */
+int clerk_resolve(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int clerk_list(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int clerk_gc(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int clerk_sweep(struct store *s, void (*removed)(const char *what, void *user), void *user, struct den_err *err);

@@ -226,6 +226,7 @@ void kexec_ended(struct kexec *x, const struct exec_result *r)
 			(void)k->ops->exec_signal(&k->wall, (uint32_t)x->info.exec, SIGKILL, &err);
 		k->ops->exec_close(&k->wall, (uint32_t)x->info.exec);
 	}
+	feed_exec(k, &x->info);
 	box_turn(k, &x->info);
 }
 

@@ -131,10 +131,12 @@ static int req_hello(struct client *c, const struct wire_frame *f, struct buf *o
 static int req_start(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)f, (void)out;
-	if (box_up(c->k, err) < 0)
+	if (lease_left(c->k, err) < 0 || box_up(c->k, err) < 0)
 		return -1;
-	if (box_save(c->k, err) == 0)
+	if (box_save(c->k, err) == 0) {
+		feed_state(c->k, "box.started");
 		return 0;
+	}
 	c->k->stopping = true; /* what failed did not happen */
 	box_down(c->k, NULL);
 	return -1;
@@ -187,7 +189,7 @@ static int req_pause(struct client *c, const struct wire_frame *f, struct buf *o
 static int req_resume(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)f, (void)out;
-	return box_pause(c->k, false, err);
+	return lease_left(c->k, err) < 0 ? -1 : box_pause(c->k, false, err);
 }
 
 static int req_delete(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
@@ -240,6 +242,7 @@ static const struct {
 	{ WM_CREATE, false, req_create },
 	{ WM_HELLO, false, req_hello },
 	{ WM_LIST, false, clerk_list },
+	{ WM_RESOLVE, false, clerk_resolve },
 	{ WM_GC, false, clerk_gc },
 	{ WM_DOCTOR, false, clerk_doctor },
 	{ WM_START, true, req_start },
@@ -250,6 +253,8 @@ static const struct {
 	{ WM_DELETE, true, req_delete },
 	{ WM_INFO, true, req_info },
 	{ WM_STATS, true, req_stats },
+	{ WM_LEASE, true, req_lease },
+	{ WM_LABEL, true, req_label },
 	{ WM_PS, true, req_ps },
 	{ WM_CHECKPOINT, true, req_checkpoint },
 	{ WM_LOG, true, req_log },
@@ -309,6 +314,8 @@ static void request(struct client *c, const struct wire_frame *f)
 void client_handle(struct client *c, const struct wire_frame *f)
 {
 	box_settle(c->k);
+	if (lease_counts(f->type))
+		lease_busy(c->k);
 	switch (f->type) {
 	case WM_EXEC:
 		kexec_request(c, f);
@@ -336,7 +343,19 @@ void client_handle(struct client *c, const struct wire_frame *f)
 static void client_frame(struct conn *conn, const struct wire_frame *f)
 {
 	struct client *c = CONTAINER_OF(conn, struct client, conn);
+	struct den_err err;
+	int stray;
 
+	if (f->type == WM_GUEST) {
+		c->guest = true; /* for good, and not answered */
+		return;
+	}
+	if (c->guest && guest_check(c, f, &err) < 0) {
+		while (conn_take_fds(&c->conn, &stray, 1) == 0)
+			close(stray);
+		conn_fail(&c->conn, f->chan, &err);
+		return;
+	}
 	if (!work_waits(c, f))
 		client_handle(c, f);
 }
@@ -457,6 +476,7 @@ int keeper_main(const char *state, const char *id)
 		wire_put_err(&b, &err);
 		wire_frame_put(&frame, WM_FAIL, 0, b.p, (uint32_t)b.len);
 		(void)!write(FIRST_CLIENT_FD, frame.p, frame.len);
+		feed_last();
 		if (k->in_trash) {
 			home_remove(k);
 			(void)box_empty_trash(k->store, &k->id, &err); /* release() at exit */
@@ -468,6 +488,7 @@ int keeper_main(const char *state, const char *id)
 		box_settle(k);
 	list_for_each(l, &k->clients)
 		conn_close(&CONTAINER_OF(l, struct client, link)->conn);
+	feed_last();
 	if ((k->sweep.when || k->sweep_due) && !k->gone)
 		(void)home_sweep(k, &err); /* of a rollback a moment ago */
 	if (k->in_trash) {

@@ -271,6 +271,7 @@ int req_policy_set(struct client *c, const struct wire_frame *f, struct buf *out
 		return -1;
 	if (k->gate)
 		gate_note(k->gate, "policy", s->policy_name ? s->policy_name : s->policy ? s->policy : "{}");
+	feed_number(k, "policy.changed", "generation", k->row.info.generation, "name", s->policy_name);
 	wire_put_u64(out, F_GENERATION, k->row.info.generation);
 	wire_put_u64(out, F_COUNT, ended);
 	return 0;

@@ -70,8 +70,14 @@ static int list_image(const char *name, const struct image *img, void *user, str
 
 static void put_host(struct buf *b)
 {
+	auto_buf parent = { 0 };
+	char state[17];
+
 	wire_put_str(b, F_NAME, "host");
 	wire_put_str(b, F_ID, "host");
+	template_host_state(state);
+	buf_addf(&parent, "host-%s", state);
+	wire_put_str(b, F_ORIGIN, buf_str(&parent));
 	wire_put_str(b, F_DETAIL, "the host's own system directories, read-only below; made when first used\n");
 }
 

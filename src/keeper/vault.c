@@ -411,6 +411,23 @@ static int put_reply(const json_t *ok, struct buf *out, struct den_err *err)
 	return 0;
 }
 
+int vault_request_op(const struct wire_frame *f, char **ret, struct den_err *err)
+{
+	auto_free char *text = NULL;
+	json_t *req;
+	int r;
+
+	if (field_str(f, F_CONFIG, WIRE_MAX_PAYLOAD, &text, err) < 0)
+		return -1;
+	req = json_loads(text ? text : "", JSON_REJECT_DUPLICATES, NULL);
+	r = json_is_string(json_object_get(req, "op")) ? text_of(req, "op", ret, err) :
+							 den_fail(err, DEN_INVALID, 0, "no request to the vault");
+	vault_wipe(req);
+	if (text)
+		explicit_bzero(text, strlen(text));
+	return r;
+}
+
 int req_vault(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	auto_free char *text = NULL;

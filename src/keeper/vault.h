@@ -9,6 +9,8 @@
 /* One request. *ret: what it answered, json_decref() it. The state directory is absolute. What
  * the values of secrets become in memory is the caller's concern: vault_wipe() them. */
 int vault_call(const char *state, json_t *request, json_t **ret, struct den_err *err);
+/* What a client's request to the vault wants done. free() it. */
+int vault_request_op(const struct wire_frame *f, char **ret, struct den_err *err);
 /* Overwrites every text in it, then lets go of it. NULL is allowed. */
 void vault_wipe(json_t *j);
 

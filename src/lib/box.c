@@ -118,11 +118,28 @@ static int await_keeper(struct den_box *box, struct den_err *err)
 	return -1;
 }
 
+static int dial_once(struct den_box *box, struct den_err *err)
+{
+	bool started;
+	int fd;
+
+	if (dial(box->d, &box->id, &fd, &started, err) < 0) {
+		if (err->code == DEN_NOT_FOUND)
+			err->sys = 0; /* no box: not to be tried again */
+		return -1;
+	}
+	if (box_take_conn(box, fd, err) < 0)
+		return -1;
+	return started ? await_keeper(box, err) : 0;
+}
+
 static int connect_once(struct den_box *box, struct den_err *err)
 {
 	auto_fd dir = -1;
 	int fd;
 
+	if (box->d->dial)
+		return dial_once(box, err);
 	if (den_need_state(box->d, false, err) < 0 ||
 		place_box(box->d->fd, &box->id, &dir, err) < 0) {
 		if (err->code == DEN_NOT_FOUND)
@@ -313,7 +330,7 @@ int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t mo
 
 /* ---- life ---- */
 
-static int spec_from(const struct den_box_spec *in, struct buf *out, struct den_err *err)
+static int spec_from(const struct den_box_spec *in, const char *from, struct buf *out, struct den_err *err)
 {
 	struct box_mount mounts[SPEC_MAX_MOUNTS];
 	struct box_spec s = {
@@ -340,6 +357,11 @@ static int spec_from(const struct den_box_spec *in, struct buf *out, struct den_
 	};
 	static const char *const history[] = { "on", "manual", "off" };
 
+	s.owner = (char *)in->owner;
+	s.labels = (char **)in->labels;
+	s.expires_ms = (uint64_t)in->expires_ms;
+	s.idle_ms = in->idle_ms;
+	s.from = (char *)from;
 	if (in->size != sizeof(*in))
 		return den_fail(err, DEN_INVALID, 0, "den_box_spec.size is not set");
 	if (in->n_mounts > SPEC_MAX_MOUNTS)
@@ -353,6 +375,10 @@ static int spec_from(const struct den_box_spec *in, struct buf *out, struct den_
 	if (in->history && !s.history)
 		return den_fail(err, DEN_INVALID, 0,
 			"history is 'on', 'manual' or 'off', not '%.30s'", in->history);
+	if (in->expires_ms < 0)
+		return den_fail(err, DEN_INVALID, 0, "a box cannot expire before 1970");
+	if (lease_action_parse(in->on_expire, &s.on_expire, err) < 0 || lease_action_parse(in->on_idle, &s.on_idle, err) < 0)
+		return -1;
 	box_spec_put(out, &s);
 	if (out->len > WIRE_MAX_PAYLOAD)
 		return den_fail(err, DEN_INVALID, E2BIG, "the box's description is too long");
@@ -380,7 +406,7 @@ static int create(struct den *d, const struct buf *req, struct den_box **ret, st
 
 	if (!box)
 		return -1;
-	if (keeper_spawn(d, NULL, &fd, &box->keeper, err) < 0 || box_take_conn(box, fd, err) < 0 ||
+	if (clerk_spawn(d, &fd, &box->keeper, err) < 0 || box_take_conn(box, fd, err) < 0 ||
 		box_ask(box, WM_CREATE, req, 0, &out, err) < 0 ||
 		read_id(&out, &box->id, err) < 0) {
 		den_box_close(box);
@@ -395,25 +421,33 @@ int den_box_create(
 {
 	auto_buf req = { 0 };
 
-	if (spec_from(spec, &req, err) < 0 || create(d, &req, ret, err) < 0)
+	if (spec_from(spec, NULL, &req, err) < 0 || create(d, &req, ret, err) < 0)
 		return -1;
 	(*ret)->owner = spec->ephemeral;
 	return 0;
 }
 
-int box_create_from(struct den *d, const char *from, const char *name, bool ephemeral, struct den_box **ret,
+int box_create_from(struct den *d, const char *from, const struct den_box_spec *over, struct den_box **ret,
 	struct den_err *err)
 {
+	static const struct den_box_spec nothing = { .size = sizeof(nothing) };
 	auto_buf req = { 0 };
 
-	wire_put_str(&req, F_FROM, from);
-	wire_put_str(&req, F_NAME, name);
-	if (ephemeral)
-		wire_put_u64(&req, F_FLAGS, BOX_EPHEMERAL);
-	if (create(d, &req, ret, err) < 0)
+	if (spec_from(over ? over : &nothing, from, &req, err) < 0 || create(d, &req, ret, err) < 0)
 		return -1;
-	(*ret)->owner = ephemeral;
+	(*ret)->owner = over && over->ephemeral;
 	return 0;
+}
+
+/* Where no file may be looked at, a clerk looks up names. An id needs nobody. */
+static int resolve_asked(struct den *d, const char *ref, struct box_id *ret, struct den_err *err)
+{
+	auto_buf req = { 0 }, out = { 0 };
+
+	if (box_id_looks(ref))
+		return box_id_parse(ref, ret, err);
+	wire_put_str(&req, F_REF, ref);
+	return clerk_ask(d, WM_RESOLVE, &req, 0, &out, err) < 0 ? -1 : read_id(&out, ret, err);
 }
 
 int den_box_open(struct den *d, const char *ref, struct den_box **ret, struct den_err *err)
@@ -423,13 +457,13 @@ int den_box_open(struct den *d, const char *ref, struct den_box **ret, struct de
 	struct box_id id;
 
 	err = err ? err : &unheard;
-	if (den_need_state(d, false, err) < 0) {
+	if (!d->dial && den_need_state(d, false, err) < 0) {
 		if (err->code == DEN_NOT_FOUND)
 			den_fail(err, DEN_NOT_FOUND, 0,
 				"no box '%.80s'; there are none yet ('den create')", ref);
 		return -1;
 	}
-	if (place_resolve(d->fd, ref, &id, err) < 0)
+	if ((d->dial ? resolve_asked(d, ref, &id, err) : place_resolve(d->fd, ref, &id, err)) < 0)
 		return -1;
 	box = box_new(d, err);
 	if (!box)
@@ -514,4 +548,40 @@ int den_box_delete(struct den_box *box, bool force, struct den_err *err)
 int den_box_wait(struct den_box *box, struct den_err *err)
 {
 	return box_ask(box, WM_WAIT, NULL, 0, NULL, err);
+}
+
+int den_box_lease(struct den_box *box, const struct den_lease *l, struct den_err *err)
+{
+	auto_buf b = { 0 };
+	uint64_t action;
+
+	if (l->size != sizeof(*l))
+		return den_fail(err, DEN_INVALID, 0, "den_lease.size is not set");
+	if (l->expires_ms < 0 && l->expires_ms != DEN_LEASE_KEEP)
+		return den_fail(err, DEN_INVALID, 0, "a box cannot expire before 1970");
+	if (l->expires_ms != DEN_LEASE_KEEP)
+		wire_put_u64(&b, F_EXPIRES_MS, (uint64_t)l->expires_ms);
+	if (l->idle_ms != DEN_IDLE_KEEP)
+		wire_put_u64(&b, F_IDLE_MS, l->idle_ms);
+	if (lease_action_parse(l->on_expire, &action, err) < 0)
+		return -1;
+	if (action)
+		wire_put_u64(&b, F_ON_EXPIRE, action);
+	if (lease_action_parse(l->on_idle, &action, err) < 0)
+		return -1;
+	if (action)
+		wire_put_u64(&b, F_ON_IDLE, action);
+	wire_put_u64(&b, F_FLAGS, l->extend);
+	return box_ask(box, WM_LEASE, &b, 0, NULL, err);
+}
+
+int den_box_label(struct den_box *box, const char *const *labels, struct den_err *err)
+{
+	auto_buf b = { 0 };
+
+	for (size_t i = 0; labels && labels[i]; i++)
+		wire_put_str(&b, F_LABEL, labels[i]);
+	if (b.len > WIRE_MAX_PAYLOAD)
+		return den_fail(err, DEN_INVALID, E2BIG, "the labels are too long");
+	return box_ask(box, WM_LABEL, &b, 0, NULL, err);
 }

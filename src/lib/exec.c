@@ -79,14 +79,33 @@ static void resend_input(struct den_exec *e, uint64_t taken)
 	}
 }
 
+static void give_credit(struct den_exec *e, size_t n)
+{
+	auto_buf b = { 0 };
+
+	e->eaten += n;
+	if (e->eaten < WIRE_WINDOW / 4)
+		return;
+	wire_put_u64(&b, F_CREDIT, e->eaten);
+	conn_send_buf(&e->box->conn, WM_CREDIT, e->chan, &b);
+	e->eaten = 0;
+}
+
 static void on_started(struct den_exec *e, const struct wire_frame *f)
 {
 	uint64_t off[2] = { wire_find_u64(f->p, f->len, F_OFF_OUT, 0), wire_find_u64(f->p, f->len, F_OFF_ERR, 0) };
 	bool again = e->started;
 
+	if (again && e->live && !e->rejoining) /* it was too slow: this takes room like output */
+		give_credit(e, WIRE_GAP_COST);
+	if (e->live && !again) { /* nothing that was before is missed */
+		e->pos[0] = off[0];
+		e->pos[1] = off[1];
+	}
 	e->started = true;
 	e->number = wire_find_u64(f->p, f->len, F_EXEC, 0);
 	e->pid = (pid_t)wire_find_u64(f->p, f->len, F_PID, 0);
+	e->input = wire_find_u64(f->p, f->len, F_FLAGS, 0) & (EXEC_STDIN | EXEC_TTY);
 	for (int i = 0; i < 2; i++) {
 		if (off[i] > e->pos[i])
 			e->lost += off[i] - e->pos[i];
@@ -101,18 +120,6 @@ static void on_started(struct den_exec *e, const struct wire_frame *f)
 		e->result = (struct den_exec_result){ .exited = true, .reason = "" };
 		exec_finish(e, NULL);
 	}
-}
-
-static void give_credit(struct den_exec *e, size_t n)
-{
-	auto_buf b = { 0 };
-
-	e->eaten += n;
-	if (e->eaten < WIRE_WINDOW / 4)
-		return;
-	wire_put_u64(&b, F_CREDIT, e->eaten);
-	conn_send_buf(&e->box->conn, WM_CREDIT, e->chan, &b);
-	e->eaten = 0;
 }
 
 static void on_output(struct den_exec *e, int i, const struct wire_frame *f)
@@ -194,6 +201,8 @@ static void send_attach(struct den_exec *e, const char *ref)
 	wire_put_u64(&b, F_OFF_OUT, e->pos[0]);
 	wire_put_u64(&b, F_OFF_ERR, e->pos[1]);
 	wire_put_u64(&b, F_CREDIT, WIRE_WINDOW);
+	if (e->attached)
+		wire_put_u64(&b, F_FLAGS, ATTACH_OTHER | (e->live ? ATTACH_LIVE : 0));
 	conn_send_buf(&e->box->conn, WM_ATTACH, e->chan, &b);
 }
 
@@ -292,7 +301,7 @@ int den_exec_start(struct den_box *box, const struct den_exec_opt *opt,
 	return exec_start_raw(box, &s, ops, user, ret, err);
 }
 
-int den_exec_attach(struct den_box *box, const char *ref, const struct den_exec_ops *ops,
+static int attach(struct den_box *box, const char *ref, bool live, const struct den_exec_ops *ops,
 	void *user, struct den_exec **ret, struct den_err *err)
 {
 	struct den_exec *e;
@@ -303,9 +312,34 @@ int den_exec_attach(struct den_box *box, const char *ref, const struct den_exec_
 		return -1;
 	e = exec_new(box, ops, user);
 	e->attached = true;
+	e->live = live;
+	if (live)
+		e->pos[0] = e->pos[1] = UINT64_MAX; /* from the end; STARTED says where that is */
 	send_attach(e, ref);
 	*ret = e;
 	return 0;
+}
+
+int den_exec_attach(struct den_box *box, const char *ref, const struct den_exec_ops *ops,
+	void *user, struct den_exec **ret, struct den_err *err)
+{
+	return attach(box, ref, false, ops, user, ret, err);
+}
+
+int den_exec_attach_live(struct den_box *box, const char *ref, const struct den_exec_ops *ops,
+	void *user, struct den_exec **ret, struct den_err *err)
+{
+	return attach(box, ref, true, ops, user, ret, err);
+}
+
+uint64_t den_exec_lost(const struct den_exec *e)
+{
+	return e->lost;
+}
+
+bool den_exec_takes_input(const struct den_exec *e)
+{
+	return e->input;
 }
 
 static int check_open(const struct den_exec *e, struct den_err *err)

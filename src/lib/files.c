@@ -7,6 +7,7 @@
 #include "fsop.h"
 #include "lib.h"
 #include "mem.h"
+#include "strv.h"
 
 #define CHUNK (64U << 10)
 #define STDERR_MAX 4096
@@ -20,6 +21,7 @@ struct job {
 	bool failed;		/* a callback of the caller's said no: err has why */
 	struct den_err err;
 	bool ended, bad_exec;
+	uint64_t n_seen; /* pieces of output, for tick_ms */
 	struct den_exec_result result;
 };
 
@@ -39,6 +41,10 @@ static void entry_out(struct job *j, const struct fs_entry *e)
 		.nlink = e->nlink,
 		.mtime_ns = e->mtime_ns,
 		.event = fs_event_str[e->event],
+		.real = e->real,
+		.link = e->link,
+		.link_mode = (uint32_t)e->link_mode,
+		.xattrs = (const char *const *)e->xattrs,
 	};
 
 	if (j->entry(&p, j->user, &j->err) < 0)
@@ -71,6 +77,7 @@ static void on_output(struct den_exec *x, int stream, const void *data, size_t n
 	struct job *j = user;
 
 	(void)x;
+	j->n_seen++;
 	if (j->failed)
 		return;
 	if (stream == 2) {
@@ -143,6 +150,19 @@ static int verdict(struct job *j, struct den_err *err)
 		j->result.reason[0] ? ", limit: " : "", j->result.reason);
 }
 
+/* The caller hears from time to time that nothing happened. */
+static int step_or_tick(struct den_box *box, uint32_t tick_ms, struct job *j, struct den_err *err)
+{
+	static const struct den_entry tick = { .path = "", .type = "unknown", .event = "tick" };
+	uint64_t seen = j->n_seen;
+
+	if (box_step(box, (int)MIN(tick_ms, 3600000U), err) < 0)
+		return -1;
+	if (j->n_seen == seen && !j->ended && !j->failed && j->entry(&tick, j->user, &j->err) < 0)
+		j->failed = true;
+	return 0;
+}
+
 static int run(struct den_box *box, char **argv, const struct den_file_opt *opt, struct job *j,
 	struct den_err *err)
 {
@@ -166,7 +186,7 @@ static int run(struct den_box *box, char **argv, const struct den_file_opt *opt,
 	if (j->source)
 		r = feed(box, x, j, err);
 	while (r == 0 && !j->ended && !j->failed)
-		r = box_step(box, -1, err);
+		r = opt && opt->tick_ms && j->entry ? step_or_tick(box, opt->tick_ms, j, err) : box_step(box, -1, err);
 	den_exec_unref(x); /* ends it, should it still run: detaching a file operation kills it */
 	if (r == 0)
 		r = verdict(j, err);
@@ -213,10 +233,18 @@ int den_file_write(struct den_box *box, const char *path, const struct den_file_
 {
 	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { .source = source, .user = user };
+	auto_strv argv = NULL;
 	char f[8];
 
-	return run(box, (char *[]){ (char *)"write", (char *)path, mode_of(o),
-		FLAGS(f, "ap", o->atomic, o->parents), NULL }, opt, &j, err);
+	strv_add(&argv, "write");
+	strv_add(&argv, path);
+	strv_add(&argv, mode_of(o));
+	strv_add(&argv, FLAGS(f, "ap", o->atomic, o->parents));
+	if (o->xattr_prefix)
+		strv_add(&argv, o->xattr_prefix);
+	for (size_t i = 0; o->xattr_prefix && o->xattrs && o->xattrs[i]; i++)
+		strv_add(&argv, o->xattrs[i]);
+	return run(box, argv, opt, &j, err);
 }
 
 int den_file_stat(struct den_box *box, const char *path, const struct den_file_opt *opt,
@@ -227,18 +255,24 @@ int den_file_stat(struct den_box *box, const char *path, const struct den_file_o
 	char f[8];
 
 	return run(box,
-		(char *[]){ (char *)"stat", (char *)path, FLAGS(f, "l", o->no_follow), NULL }, opt,
-		&j, err);
+		(char *[]){ (char *)"stat", (char *)path, FLAGS(f, "l", o->no_follow),
+			(char *)o->xattr_prefix, NULL },
+		opt, &j, err);
 }
 
 int den_file_list(struct den_box *box, const char *path, unsigned depth,
 	const struct den_file_opt *opt, den_entry_fn fn, void *user, struct den_err *err)
 {
+	const struct den_file_opt *o = opt ? opt : &none;
 	struct job j = { .entry = fn, .user = user };
-	char d[16];
+	char d[16], f[8];
+	char *flags = FLAGS(f, "f", o->follow_entries);
 
 	snprintf(d, sizeof(d), "%u", depth ? depth : 1);
-	return run(box, (char *[]){ (char *)"list", (char *)path, d, NULL }, opt, &j, err);
+	return run(box,
+		(char *[]){ (char *)"list", (char *)path, d, o->follow_entries || o->xattr_prefix ? flags : NULL,
+			(char *)o->xattr_prefix, NULL },
+		opt, &j, err);
 }
 
 int den_file_mkdir(

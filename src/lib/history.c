@@ -164,7 +164,23 @@ int den_box_fork(struct den_box *box, const char *ref, const char *name, struct 
 
 	if (fork_point(box, ref, &from, err) < 0)
 		return -1;
-	return box_create_from(box->d, from, name, false, ret, err);
+	return box_create_from(box->d, from, &(struct den_box_spec){ .size = sizeof(struct den_box_spec), .name = name },
+		ret, err);
+}
+
+int den_box_fork_as(struct den_box *box, const char *ref, const struct den_box_spec *over, struct den_box **ret,
+	struct den_err *err)
+{
+	auto_free char *from = NULL;
+
+	if (over && (over->template_name || over->wall || over->net || over->hostname || over->user || over->workdir ||
+			    over->env || over->n_mounts || over->cpu_milli || over->memory || over->pids || over->disk ||
+			    over->nofile || over->max_runtime_ms || over->history || over->publish))
+		return den_fail(err, DEN_INVALID, 0,
+			"a fork has its limits, template and all but name, owner, labels, lease and policy from its box");
+	if (fork_point(box, ref, &from, err) < 0)
+		return -1;
+	return box_create_from(box->d, from, over, ret, err);
 }
 
 int den_box_try(struct den_box *box, const char *ref, struct den_box **ret, struct den_err *err)
@@ -173,7 +189,8 @@ int den_box_try(struct den_box *box, const char *ref, struct den_box **ret, stru
 
 	if (fork_point(box, ref, &from, err) < 0)
 		return -1;
-	return box_create_from(box->d, from, NULL, true, ret, err);
+	return box_create_from(box->d, from,
+		&(struct den_box_spec){ .size = sizeof(struct den_box_spec), .ephemeral = true }, ret, err);
 }
 
 /* ---- diff ---- */

@@ -12,6 +12,9 @@
 static void info_fill(struct den_box_info *p, const struct box_info *i, struct den_mount *mounts)
 {
 	static const char *const history[] = { "on", "on", "manual", "off" }; /* enum box_history */
+	/* a row from before there were leases has none */
+	uint64_t on_expire = i->spec.on_expire ? i->spec.on_expire : LEASE_DELETE;
+	uint64_t on_idle = i->spec.on_idle ? i->spec.on_idle : LEASE_PAUSE;
 	const struct box_spec *s = &i->spec;
 
 	for (size_t k = 0; k < s->n_mounts; k++)
@@ -50,6 +53,14 @@ static void info_fill(struct den_box_info *p, const struct box_info *i, struct d
 		.policy_name = s->policy_name,
 		.generation = i->generation,
 		.publish = (const char *const *)s->publish,
+		.owner = s->owner,
+		.labels = (const char *const *)s->labels,
+		.expires_ms = (int64_t)s->expires_ms,
+		.on_expire = lease_action_str[on_expire],
+		.idle_ms = s->idle_ms,
+		.on_idle = lease_action_str[on_idle],
+		.active_ms = i->active_ms,
+		.turn = i->turn,
 	};
 }
 
@@ -120,7 +131,7 @@ static struct den_box *clerk_start(struct den *d, struct den_err *err)
 
 	if (!box)
 		return NULL;
-	if (keeper_spawn(d, NULL, &fd, &box->keeper, err) == 0 && box_take_conn(box, fd, err) == 0)
+	if (clerk_spawn(d, &fd, &box->keeper, err) == 0 && box_take_conn(box, fd, err) == 0)
 		return box;
 	den_box_close(box);
 	return NULL;
@@ -160,7 +171,7 @@ int den_list(struct den *d, struct den_box_info **ret, size_t *n, struct den_err
 	auto_buf out = { 0 };
 
 	err = err ? err : &unheard;
-	if (den_need_state(d, false, err) < 0) {
+	if (!d->dial && den_need_state(d, false, err) < 0) {
 		if (err->code != DEN_NOT_FOUND)
 			return -1;
 		*ret = mem_zalloc(1); /* no state yet: no boxes */

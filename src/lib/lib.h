@@ -14,6 +14,9 @@ struct den {
 	int (*keeper)(const char *state, const char *id);
 	void (*progress)(const char *text, void *user);
 	void *progress_user;
+	/* not NULL: the only way to keepers; no file is opened, nothing is started */
+	int (*dial)(const char *id, void *user, int *ret_fd, bool *ret_started, struct den_err *err);
+	void *dial_user;
 };
 
 /* A request on channel 0 that waits for its answer. */
@@ -46,7 +49,7 @@ struct den_exec {
 	uint32_t chan;
 	const struct den_exec_ops *ops;
 	void *user;
-	bool started, ended, told, unref, attached, detach;
+	bool started, ended, told, unref, attached, detach, live, input;
 	uint64_t number; /* of the exec in its box, for finding it again */
 	pid_t pid;
 	uint64_t pos[2], lost;
@@ -66,14 +69,17 @@ struct den_exec {
 
 /* spawn.c: starts a keeper; *ret_fd is our end. id NULL: a clerk. *ret_pid: our child, or 0. */
 int keeper_spawn(struct den *d, const struct box_id *id, int *ret_fd, pid_t *ret_pid, struct den_err *err);
+/* A clerk, started or dialled. */
+int clerk_spawn(struct den *d, int *ret_fd, pid_t *ret_pid, struct den_err *err);
+int dial(struct den *d, const struct box_id *id, int *ret_fd, bool *ret_started, struct den_err *err);
 /* Reaps a keeper of ours; with wait, after it has ended (which it is about to). */
 void keeper_reap(pid_t *pid, bool wait);
 int den_need_state(struct den *d, bool create, struct den_err *err);
 
 /* box.c */
 int box_connect(struct den_box *box, struct den_err *err);
-/* A fork: from is "ID@N". */
-int box_create_from(struct den *d, const char *from, const char *name, bool ephemeral, struct den_box **ret,
+/* A fork: from is "ID@N"; over may be NULL. */
+int box_create_from(struct den *d, const char *from, const struct den_box_spec *over, struct den_box **ret,
 	struct den_err *err);
 struct den_box *box_new(struct den *d, struct den_err *err);
 int box_take_conn(struct den_box *box, int fd, struct den_err *err);

@@ -24,6 +24,16 @@ int den_need_state(struct den *d, bool create, struct den_err *err)
 	return place_open(d->state, create, &d->fd, err);
 }
 
+/* Without a home or a working directory, too: with dial the path is only what den_state_dir() says. */
+static int state_path(const struct den_options *opt, char **ret, struct den_err *err)
+{
+	if (opt && opt->dial) {
+		*ret = mem_strdup(opt->state ? opt->state : "");
+		return 0;
+	}
+	return place_state(opt ? opt->state : NULL, ret, err);
+}
+
 int den_open(const struct den_options *opt, struct den **ret, struct den_err *err)
 {
 	const char *env = getenv("DEN_EXE");
@@ -32,7 +42,7 @@ int den_open(const struct den_options *opt, struct den **ret, struct den_err *er
 
 	if (opt && opt->size != sizeof(*opt))
 		return den_fail(err, DEN_INVALID, 0, "den_options.size is not set");
-	if (place_state(opt ? opt->state : NULL, &state, err) < 0)
+	if (state_path(opt, &state, err) < 0)
 		return -1;
 	d = mem_new(struct den);
 	d->fd = -1;
@@ -41,6 +51,8 @@ int den_open(const struct den_options *opt, struct den **ret, struct den_err *er
 	d->keeper = opt ? opt->keeper : NULL;
 	d->progress = opt ? opt->progress : NULL;
 	d->progress_user = opt ? opt->progress_user : NULL;
+	d->dial = opt ? opt->dial : NULL;
+	d->dial_user = opt ? opt->dial_user : NULL;
 	d->exe = mem_strdup(opt && opt->exe ? opt->exe : env && *env ? env : DEN_EXE_PATH);
 	*ret = d;
 	return 0;
@@ -168,6 +180,22 @@ int keeper_spawn(
 	*ret_fd = sv[0];
 	*ret_pid = s.own ? pid : 0;
 	return 0;
+}
+
+int dial(struct den *d, const struct box_id *id, int *ret_fd, bool *ret_started, struct den_err *err)
+{
+	*ret_started = false;
+	return d->dial(id ? id->s : NULL, d->dial_user, ret_fd, ret_started, err);
+}
+
+int clerk_spawn(struct den *d, int *ret_fd, pid_t *ret_pid, struct den_err *err)
+{
+	bool started;
+
+	if (!d->dial)
+		return keeper_spawn(d, NULL, ret_fd, ret_pid, err);
+	*ret_pid = 0;
+	return dial(d, NULL, ret_fd, &started, err); /* a clerk says nothing by itself */
 }
 
 void keeper_reap(pid_t *pid, bool wait)

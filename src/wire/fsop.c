@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "mem.h"
+#include "strv.h"
 #include "wire.h"
 
 const char *const fs_type_str[] = { "unknown", "file", "directory", "symlink", "fifo", "socket",
@@ -32,6 +33,11 @@ void fs_entry_put(struct buf *b, const struct fs_entry *e)
 	wire_put_u64(b, F_INO, e->ino);
 	wire_put_u64(b, F_NLINK, e->nlink);
 	wire_put_u64(b, F_MTIME_NS, (uint64_t)e->mtime_ns);
+	wire_put_str(b, F_REAL, e->real);
+	if (e->link)
+		wire_put_u64(b, F_LINK_MODE, e->link_mode);
+	for (size_t i = 0; e->xattrs && e->xattrs[i]; i++)
+		wire_put_str(b, F_XATTR, e->xattrs[i]);
 	len = htole32((uint32_t)(b->len - at - sizeof(len)));
 	memcpy(b->p + at, &len, sizeof(len));
 }
@@ -76,6 +82,16 @@ static int entry_field(const struct wire_value *v, struct fs_entry *e, struct de
 			return -1;
 		e->mtime_ns = (int64_t)u;
 		return 0;
+	case F_REAL:
+		return wire_str(v, 4096, &e->real, err);
+	case F_LINK_MODE:
+		e->link = true;
+		return wire_u64(v, 07777, &e->link_mode, err);
+	case F_XATTR:
+		if (memchr(v->p, '\0', v->len) || !memchr(v->p, '=', v->len))
+			return den_fail(err, DEN_INVALID, 0, "an extended attribute is no NAME=VALUE");
+		strv_addn(&e->xattrs, v->p, v->len);
+		return 0;
 	default:
 		return wire_unexpected(v, err);
 	}
@@ -118,5 +134,7 @@ void fs_entry_free(struct fs_entry *e)
 	free(e->target);
 	free(e->user);
 	free(e->group);
+	free(e->real);
+	strv_free(e->xattrs);
 	*e = (struct fs_entry){ 0 };
 }

@@ -6,9 +6,12 @@
  *
  *   argv                                   stdin     stdout
  *   read    PATH OFFSET LENGTH             -         the bytes; LENGTH "" means to the end
- *   write   PATH MODE FLAGS                the bytes -           FLAGS: a atomic replace, p make parents
- *   stat    PATH FLAGS                     -         one record  FLAGS: l do not follow a last link
- *   list    PATH DEPTH                     -         a record per entry, sorted, depth first
+ *   write   PATH MODE FLAGS PREFIX K=V...  the bytes -           FLAGS: a atomic replace, p make parents. PREFIX: of
+ *                                                                extended attributes, which are then those given
+ *   stat    PATH FLAGS PREFIX              -         one record  FLAGS: l do not follow a last link. PREFIX: of the
+ *                                                                extended attributes to tell; absent: none
+ *   list    PATH DEPTH FLAGS PREFIX        -         a record per entry, sorted, depth first. FLAGS: f links are told
+ *                                                                as what they lead to
  *   mkdir   PATH MODE FLAGS                -         -           FLAGS: p parents, existing is fine
  *   move    FROM TO FLAGS                  -         -           FLAGS: n do not replace, p make parents
  *   remove  PATH FLAGS                     -         -           FLAGS: r recursive, f missing is fine
@@ -25,12 +28,15 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "buf.h"
 #include "err.h"
 
 #define FSOP_RECORD_MAX (64U << 10)
+#define FSOP_XATTRS_MAX (40U << 10) /* bytes of extended attributes in a record; the others are left out */
+#define FSOP_XATTR_PREFIX "user."   /* what a prefix of theirs begins with */
 
 enum fs_type {
 	FS_UNKNOWN,
@@ -55,9 +61,13 @@ extern const char *const fs_event_str[FS_EVENTS];
 struct fs_entry {
 	/* user, group: names in the box, NULL when it has none */
 	char *path, *target, *user, *group;
+	char *real; /* of a link: where it leads in the end; NULL: nowhere */
+	char **xattrs; /* "K=V" */
 	enum fs_type type;
 	enum fs_event event;
 	uint64_t mode, uid, gid, size, ino, nlink;
+	bool link; /* it is one, and the rest tells of what it leads to */
+	uint64_t link_mode;
 	int64_t mtime_ns;
 };
 void fs_entry_put(struct buf *b, const struct fs_entry *e); /* a whole record, with its length */

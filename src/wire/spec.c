@@ -4,6 +4,7 @@
 
 #include "mem.h"
 #include "strv.h"
+#include "volume.h"
 
 #define MAX_TEXT 4096
 #define MAX_PATH 4095
@@ -98,7 +99,49 @@ static const struct row box_rows[] = {
 	STR(F_POLICY, box_spec, policy, SPEC_MAX_POLICY),
 	STR(F_POLICY_NAME, box_spec, policy_name, 63),
 	STRV(F_PUBLISH, box_spec, publish, 16),
+	STR(F_OWNER, box_spec, owner, SPEC_MAX_OWNER),
+	STRV(F_LABEL, box_spec, labels, SPEC_MAX_LABEL),
+	U64(F_EXPIRES_MS, box_spec, expires_ms, 0),
+	U64(F_ON_EXPIRE, box_spec, on_expire, LEASE_ACTIONS - 1),
+	U64(F_IDLE_MS, box_spec, idle_ms, 0),
+	U64(F_ON_IDLE, box_spec, on_idle, LEASE_ACTIONS - 1),
 };
+
+const char *const lease_action_str[] = { "", "delete", "pause", "stop" };
+static_assert(ARRAY_SIZE(lease_action_str) == LEASE_ACTIONS, "an action has no name");
+
+int lease_action_parse(const char *text, uint64_t *ret, struct den_err *err)
+{
+	if (!text) {
+		*ret = LEASE_DEFAULT;
+		return 0;
+	}
+	for (uint64_t i = 1; i < LEASE_ACTIONS; i++)
+		if (!strcmp(text, lease_action_str[i])) {
+			*ret = i;
+			return 0;
+		}
+	return den_fail(err, DEN_INVALID, 0, "'%.30s' cannot be done with a box then: delete, pause or stop", text);
+}
+
+int labels_check(char *const *labels, struct den_err *err)
+{
+	size_t n = strv_len(labels);
+
+	if (n > SPEC_MAX_LABELS)
+		return den_fail(err, DEN_LIMIT, 0, "more than %d labels", SPEC_MAX_LABELS);
+	for (size_t i = 0; i < n; i++) {
+		size_t key = strcspn(labels[i], "=");
+
+		if (!key || !labels[i][key])
+			return den_fail(err, DEN_INVALID, 0, "label '%.60s' is not KEY=VALUE", labels[i]);
+		for (size_t k = 0; k < i; k++)
+			if (!strncmp(labels[k], labels[i], key + 1))
+				return den_fail(err, DEN_INVALID, 0, "label '%.*s' is given twice",
+					(int)MIN(key, (size_t)60), labels[i]);
+	}
+	return 0;
+}
 
 void box_spec_put(struct buf *b, const struct box_spec *s)
 {
@@ -143,14 +186,16 @@ static int box_spec_field(const struct wire_value *v, struct box_spec *s, struct
 	return r ? r : mount_get(v, s, err);
 }
 
-/* Each mount needs both paths, whatever order a peer sent them in. */
+/* Each mount needs both paths, whatever order a peer sent them in; labels have keys. */
 static int box_spec_check(const struct box_spec *s, struct den_err *err)
 {
 	for (size_t i = 0; i < s->n_mounts; i++)
-		if (!s->mounts[i].host || !s->mounts[i].box || s->mounts[i].host[0] != '/' ||
-			s->mounts[i].box[0] != '/')
+		if (!s->mounts[i].host || !s->mounts[i].box || s->mounts[i].box[0] != '/' ||
+			(s->mounts[i].host[0] != '/' && !volume_name(s->mounts[i].host)))
 			return den_fail(err, DEN_INVALID, 0, "a mount needs two absolute paths");
-	return 0;
+	if (s->expires_ms > INT64_MAX)
+		return den_fail(err, DEN_INVALID, 0, "a box cannot expire at that time");
+	return labels_check(s->labels, err);
 }
 
 int box_spec_get(const char *p, size_t n, struct box_spec *ret, struct den_err *err)
@@ -190,6 +235,8 @@ void box_spec_free(struct box_spec *s)
 	free(s->policy_name);
 	strv_free(s->publish);
 	strv_free(s->env);
+	free(s->owner);
+	strv_free(s->labels);
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		free(s->mounts[i].host);
 		free(s->mounts[i].box);
@@ -210,6 +257,8 @@ static const struct row info_rows[] = {
 	STR(F_DETAIL, box_info, detail, MAX_TEXT),
 	STR(F_BOOT_ID, box_info, boot_id, 64),
 	U64(F_GENERATION, box_info, generation, 0),
+	U64(F_ACTIVE_MS, box_info, active_ms, 0),
+	U64(F_TURN, box_info, turn, 0),
 };
 
 void box_info_put(struct buf *b, const struct box_info *i)

@@ -11,6 +11,9 @@
 #define SPEC_MAX_ARGS 65536
 #define SPEC_MAX_MOUNTS 64
 #define SPEC_MAX_POLICY (256U << 10)
+#define SPEC_MAX_OWNER 64
+#define SPEC_MAX_LABELS 64
+#define SPEC_MAX_LABEL 4096 /* bytes of "K=V" */
 
 enum box_flags {
 	BOX_EPHEMERAL = 1 << 0, /* deleted when the connection that created it ends */
@@ -40,7 +43,19 @@ struct box_spec {
 	uint64_t cpu_milli, memory, pids, disk, nofile, max_runtime_ms;
 	uint64_t history; /* enum box_history */
 	uint64_t flags;
+	/* for servers */
+	char *owner;
+	char **labels; /* "K=V" */
+	uint64_t expires_ms, idle_ms;	/* Unix time; how long. 0: never */
+	uint64_t on_expire, on_idle;	/* enum lease_action */
 };
+/* What happens at the end of a lease. */
+enum lease_action { LEASE_DEFAULT, LEASE_DELETE, LEASE_PAUSE, LEASE_STOP, LEASE_ACTIONS };
+extern const char *const lease_action_str[LEASE_ACTIONS];
+/* NULL: LEASE_DEFAULT */
+int lease_action_parse(const char *text, uint64_t *ret, struct den_err *err);
+/* Labels as they may be: "K=V" each, no key twice, not too many. */
+int labels_check(char *const *labels, struct den_err *err);
 enum box_history {
 	HISTORY_DEFAULT, /* on; of a throwaway box off */
 	HISTORY_ON,	 /* a checkpoint after each turn that changed something */
@@ -77,11 +92,13 @@ struct box_info {
 	enum box_state state;
 	int64_t created_ms, started_ms, stopped_ms;
 	uint64_t init_pid, keeper_pid; /* on the host; 0: none */
-	char *reason;		       /* why it stopped, in words; NULL: asked to */
+	char *reason;		       /* why it stopped or was paused, in words; NULL: asked to */
 	/* what the template is made of, and how the wall was built */
 	char *detail;
 	char *boot_id;
 	uint64_t generation;	       /* of its policy */
+	int64_t active_ms;	       /* when it was last seen busy */
+	uint64_t turn;
 };
 void box_info_put(struct buf *b, const struct box_info *i);
 int box_info_get(const char *p, size_t n, struct box_info *ret, struct den_err *err);

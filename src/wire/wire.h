@@ -56,7 +56,7 @@ enum wire_type {
 	WM_WAIT,		/* answered when the box is no longer running */
 	/* channels */
 	WM_EXEC,		/* exec spec; keeper-init: with SCM_RIGHTS, see keeper/exec.c */
-	WM_ATTACH,	/* F_PID or F_TAG or F_EXEC, F_OFF_OUT, F_OFF_ERR, F_CREDIT */
+	WM_ATTACH,	/* F_PID or F_TAG or F_EXEC, F_OFF_OUT, F_OFF_ERR, F_CREDIT, F_FLAGS: enum attach_flags */
 	WM_STARTED,	/* F_PID, F_EXEC, F_OFF_OUT, F_OFF_ERR: first offset that follows */
 	WM_OUT,		/* data */
 	WM_ERR,		/* data */
@@ -108,6 +108,11 @@ enum wire_type {
 	/* secrets and identity */
 	WM_VAULT,	/* clerk: F_CONFIG: a request to den-vault (JSON) -> F_CONFIG; F_RECORD per secret; F_MSG issuer */
 	WM_TOKEN,	/* F_NAME: audience, F_RULE: algorithm (absent: EdDSA) -> F_MSG: JWT */
+	/* for servers */
+	WM_GUEST,	/* not answered: from here on this client may ask for what a stranger may, keeper/guest.c */
+	WM_LEASE,	/* F_EXPIRES_MS, F_ON_EXPIRE, F_IDLE_MS, F_ON_IDLE (absent: as it is), F_FLAGS bit 0: extend */
+	WM_LABEL,	/* F_LABEL each: instead of those it has */
+	WM_RESOLVE,	/* clerk: F_REF: name or prefix of an id -> F_ID */
 	WM_TYPES,
 };
 
@@ -137,8 +142,19 @@ enum wire_field {
 	/* the network */
 	F_POLICY, F_POLICY_NAME, F_GENERATION, F_HOST, F_ADDR, F_PORT, F_BYTES_IN, F_BYTES_OUT, F_DURATION_MS,
 	F_PUBLISH,
+	/* for servers */
+	F_OWNER, F_LABEL, F_EXPIRES_MS, F_ON_EXPIRE, F_IDLE_MS, F_ON_IDLE, F_ACTIVE_MS,
+	F_REAL, F_LINK_MODE, F_XATTR,
 	WIRE_FIELDS,
 };
+
+enum attach_flags {
+	ATTACH_LIVE = 1 << 0,  /* never slows the program down: what it is too slow for is lost to it */
+	ATTACH_OTHER = 1 << 1, /* not the one who started the exec */
+};
+/* A live follower that lost something gets STARTED again, with the offsets that follow. It costs so much credit,
+ * like output. */
+#define WIRE_GAP_COST 128U
 
 /* Forms of a diff. */
 enum diff_form { DIFF_RECORDS, DIFF_TEXT, DIFF_TAR };

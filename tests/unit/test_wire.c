@@ -90,6 +90,72 @@ TEST(a_box_spec_survives_the_way)
 	box_spec_free(&got);
 }
 
+TEST(a_box_spec_has_owner_labels_and_lease)
+{
+	char *labels[] = { (char *)"job=7", (char *)"empty=", (char *)"text=a=b\n\xff", NULL };
+	struct box_spec s = { .owner = (char *)"org/key", .labels = labels, .expires_ms = 1ULL << 41, .idle_ms = 60000,
+		.on_expire = LEASE_PAUSE, .on_idle = LEASE_STOP }, got;
+	struct box_info i = { .spec = s, .state = BOX_RUNNING, .active_ms = 77, .turn = 5 }, back;
+	auto_buf b = { 0 };
+	struct den_err err;
+
+	box_spec_put(&b, &s);
+	CHECK(box_spec_get(b.p, b.len, &got, &err) == 0);
+	CHECK(!strcmp(got.owner, "org/key") && strv_len(got.labels) == 3 && !strcmp(got.labels[2], labels[2]));
+	CHECK(got.expires_ms == 1ULL << 41 && got.idle_ms == 60000);
+	CHECK(got.on_expire == LEASE_PAUSE && got.on_idle == LEASE_STOP);
+	box_spec_free(&got);
+	b.len = 0;
+	box_info_put(&b, &i);
+	CHECK(box_info_get(b.p, b.len, &back, &err) == 0 && back.active_ms == 77 && back.turn == 5);
+	box_info_free(&back);
+}
+
+static int spec_with(enum wire_field tag, const char *text, size_t times)
+{
+	auto_buf b = { 0 };
+	struct box_spec got;
+	struct den_err err;
+
+	for (size_t i = 0; i < times; i++)
+		wire_put_str(&b, tag, text);
+	if (box_spec_get(b.p, b.len, &got, &err) < 0)
+		return -1;
+	box_spec_free(&got);
+	return 0;
+}
+
+TEST(labels_and_owner_are_bounded)
+{
+	char *many[SPEC_MAX_LABELS + 2] = { 0 }, key[SPEC_MAX_LABELS + 2][8], *three[] = { (char *)"ab=1", (char *)"a=1", NULL };
+	auto_buf b = { 0 };
+	struct den_err err;
+	uint64_t action;
+
+	for (size_t i = 0; i <= SPEC_MAX_LABEL; i++)
+		buf_addstr(&b, i == 1 ? "=" : "x");
+	CHECK(spec_with(F_LABEL, "k=v", 1) == 0 && spec_with(F_LABEL, "k=v", 2) < 0); /* a key twice */
+	CHECK(spec_with(F_LABEL, "novalue", 1) < 0 && spec_with(F_LABEL, "=v", 1) < 0);
+	CHECK(spec_with(F_LABEL, buf_str(&b), 1) < 0);
+	CHECK(spec_with(F_LABEL, buf_str(&b) + 1, 1) < 0); /* begins with "=" */
+	b.len = SPEC_MAX_LABEL;
+	CHECK(spec_with(F_LABEL, buf_str(&b), 1) == 0);
+	b.len = SPEC_MAX_OWNER + 1;
+	CHECK(spec_with(F_OWNER, buf_str(&b), 1) < 0);
+	b.len = SPEC_MAX_OWNER;
+	CHECK(spec_with(F_OWNER, buf_str(&b), 1) == 0);
+	CHECK(labels_check(three, &err) == 0 && labels_check(NULL, &err) == 0); /* one key begins as another */
+	for (size_t i = 0; i <= SPEC_MAX_LABELS; i++) {
+		snprintf(key[i], sizeof(key[i]), "%zu=", i);
+		many[i] = key[i];
+	}
+	CHECK(labels_check(many, &err) < 0 && err.code == DEN_LIMIT);
+	many[SPEC_MAX_LABELS] = NULL;
+	CHECK(labels_check(many, &err) == 0);
+	CHECK(lease_action_parse("pause", &action, &err) == 0 && action == LEASE_PAUSE);
+	CHECK(lease_action_parse("explode", &action, &err) < 0 && lease_action_parse("", &action, &err) < 0);
+}
+
 TEST(a_box_spec_with_a_strange_field_is_refused)
 {
 	auto_buf b = { 0 };
