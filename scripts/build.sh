@@ -1,6 +1,6 @@
 #!/bin/sh
-# scripts/build.sh: what ./den does when build/den is missing or old. Quiet: one line, and the log
-# when it fails. Several at once wait for each other and build once.
+# scripts/build.sh [serve]: what ./den does when build/den is missing or old, or build/den-serve when that is
+# asked for. Quiet: one line, and the log when it fails. Several at once wait for each other and build once.
 set -eu
 
 here=$(dirname -- "$(dirname -- "$(readlink -f -- "$0")")")
@@ -25,9 +25,19 @@ if ! $drop mkdir -p build 2>/dev/null || ! $drop test -w build; then
 fi
 log=build/launcher.log
 
+# The server and its page need packages that a box does not: they are built when somebody asks for them.
+programs='den den-fetch den-gate den-vault'
+deps=build
+newest=build/den
+if [ "${1:-}" = serve ]; then
+    programs="$programs den-serve"
+    deps='build serve'
+    newest=build/den-serve
+fi
+
 is_stale() {
-    [ ! -x build/den ] ||
-        [ -n "$(find src include meson.build meson_options.txt -newer build/den -print -quit)" ]
+    [ ! -x "$newest" ] ||
+        [ -n "$(find src include ui share meson.build meson_options.txt -newer "$newest" -print -quit 2>/dev/null)" ]
 }
 
 # A tree that was moved or copied has a build directory that points to the old place.
@@ -40,10 +50,14 @@ build() {
     if [ ! -f build/build.ninja ] || is_moved; then
         rm -rf build/meson-private build/meson-info build/build.ninja
         $drop meson setup build || return 1
+    elif [ "$deps" != build ] && ! [ -x "$newest" ]; then
+        $drop meson setup --reconfigure build || return 1 # what was missing may be there now
     fi
-    $drop ninja -C build den || return 1
+    # shellcheck disable=SC2086
+    $drop ninja -C build $programs || return 1
     # A header that den does not use must not make it look old for ever.
-    $drop touch -c build/den
+    # shellcheck disable=SC2086
+    (cd build && $drop touch -c $programs)
 }
 
 # Opened by the owner as well; a lock needs no more than reading.
@@ -52,7 +66,8 @@ $drop touch build/.lock
     flock 9
     is_stale || exit 0 # another one was faster
     $drop truncate -s 0 "$log"
-    if ! DEPS_LOG=$here/$log scripts/deps.sh build; then
+    # shellcheck disable=SC2086
+    if ! DEPS_LOG=$here/$log scripts/deps.sh $deps; then
         tail -n 25 "$log" >&2
         exit 1
     fi

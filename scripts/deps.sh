@@ -1,6 +1,6 @@
 #!/bin/sh
-# scripts/deps.sh WHAT...: install the Debian packages that are missing for build, test, fuzz, vm,
-# bench or lint. The one list of what den needs from the distribution. Debian 12 is the floor;
+# scripts/deps.sh WHAT...: install the Debian packages that are missing for build, serve, test, fuzz,
+# vm, bench or lint. The one list of what den needs from the distribution. Debian 12 is the floor;
 # Debian 13 and Ubuntu 24.04 have the same names.
 #
 #   DEN_SKIP_DEPS=1   take it for granted that everything is there
@@ -13,17 +13,26 @@ PATH=$PATH:/usr/sbin:/sbin
 
 # zlib1g-dev: pkg-config names it for a static link with SQLite.
 build='gcc libc6-dev musl-tools make meson ninja-build pkg-config libsqlite3-dev zlib1g-dev libseccomp-dev btrfs-progs ca-certificates libcurl4-openssl-dev libc-ares-dev libssl-dev libjansson-dev libzstd-dev liblzma-dev'
+# den-serve: the HTTP server. Without these the rest is built.
+serve='libmicrohttpd-dev libwslay-dev'
+# The page comes from npm packages, at build time. Some have an npm that is no package, which Debian's would
+# contradict.
+command -v npm >/dev/null || serve="$serve nodejs npm"
 # sudo, uidmap: boxes are made from the host's own programs, and tests use these inside.
-test="$build bash git python3 procps util-linux uidmap sudo e2fsprogs mandoc clang libclang-rt-dev"
+test="$build $serve bash git python3 procps util-linux uidmap sudo e2fsprogs mandoc clang libclang-rt-dev"
 # docker-registry, skopeo, openssl, iproute2: a registry on the loopback, and what fills it. umoci: takes
 # what is exported.
 test="$test docker-registry skopeo openssl iproute2 umoci xz-utils busybox-static"
 # What goes through the gate in tests. sshd is used where it is there, and not asked for: its package
 # opens a port of the machine.
 test="$test curl nodejs openssh-client bind9-dnsutils netcat-openbsd iputils-ping"
+# The code interpreter: boxes use what the host has.
+test="$test python3-ipykernel python3-zmq python3-numpy python3-pandas python3-matplotlib"
+# What looks at the page.
+test="$test chromium"
 # zsh, fish: to complete in them.
 test="$test zsh fish"
-fuzz="$build clang libclang-rt-dev"
+fuzz="$build $serve clang libclang-rt-dev"
 vm="$build python3 qemu-system-x86 mmdebstrap e2fsprogs"
 bench="$build python3 bubblewrap crun runc slirp4netns passt socat ripgrep"
 lint="$build python3 mandoc shellcheck clang-format"
@@ -94,18 +103,19 @@ wanted=''
 for what; do
     case $what in
     build) wanted="$wanted $build" ;;
+    serve) wanted="$wanted $build $serve" ;;
     test) wanted="$wanted $test" ;;
     fuzz) wanted="$wanted $fuzz" ;;
     vm) wanted="$wanted $vm" ;;
     bench) wanted="$wanted $bench" ;;
     lint) wanted="$wanted $lint" ;;
     *)
-        say "deps.sh: '$what' is none of build, test, fuzz, vm, bench, lint"
+        say "deps.sh: '$what' is none of build, serve, test, fuzz, vm, bench, lint"
         exit 2
         ;;
     esac
 done
-[ -n "$wanted" ] || { say 'usage: scripts/deps.sh build|test|fuzz|vm|bench|lint ...'; exit 2; }
+[ -n "$wanted" ] || { say 'usage: scripts/deps.sh build|serve|test|fuzz|vm|bench|lint ...'; exit 2; }
 [ -z "${DEN_SKIP_DEPS:-}" ] || exit 0
 # Another distribution has other names for these; what the tools themselves miss they say.
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then

@@ -60,6 +60,8 @@ int template_open(int statefd, const char *state_path, const char *name, bool id
 int template_open_version(int statefd, const char *state_path, const char *name,
 	const char *version, struct template *ret, struct den_err *err);
 void template_free(struct template *t);
+/* Another text when "host" would be made anew, for who has made something from it. */
+void template_host_state(char ret[static 17]);
 
 /* Is this version the ground of some box? */
 typedef bool (*template_used)(const char *name, const char *version, void *user);

@@ -25,7 +25,7 @@
 #include "template_make.h"
 
 #define HOST "host"
-#define FORMAT 1 /* what the builder makes; a change makes all versions new */
+#define FORMAT 2 /* what the builder makes; a change makes all versions new */
 #define TMP_PREFIX ".tmp-"
 #define SMALL_MAX (1 << 20)
 #define NAME_SIZE 64
@@ -360,6 +360,11 @@ int template_open(int statefd, const char *state_path, const char *name, bool id
 	if (build(dirfd, version, idmap, have_id_range, progress, user, err) < 0)
 		return den_wrap(err, "make template " HOST);
 	return template_open_version(statefd, state_path, name, version, ret, err);
+}
+
+void template_host_state(char ret[static 17])
+{
+	version_compose(host_state(), false, false, ret);
 }
 
 /* Would template_open() choose it now? */

@@ -130,6 +130,7 @@ static const struct copy_rule rules[] = {
 	{ "etc/ghc", .why = "ghc" },
 	{ "etc/gdb", .why = "gdb" },
 	{ "etc/gprofng.rc", .why = "gprofng" },
+	{ "etc/matplotlibrc", .why = "matplotlib: its file in /usr is a link here" },
 	{ "etc/ImageMagick-*", .why = "its policy: without it more would be allowed" },
 	{ "etc/OpenCL", .why = "drivers are listed here" },
 	{ "etc/glvnd", .why = "the same" },

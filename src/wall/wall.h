@@ -43,6 +43,7 @@ struct plan {
 	enum plan_ids ids;
 	uint32_t id_base;	     /* IDS_MAPPED, IDS_SHIFTED as root: first id of the range */
 	const char *run_path;	     /* directory that the box sees at /run/den, read-only */
+	const char *volumes;	     /* folder of volumes, for mounts from "volume:NAME"; NULL: none */
 	bool trust;		     /* its ca-bundle.pem takes the place of the system's bundle */
 	const char *owners; /* file with "path uid gid" lines to apply at first start; NULL: none */
 	char boot_id[37], machine_id[33];

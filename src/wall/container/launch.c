@@ -23,6 +23,7 @@
 #include "fd.h"
 #include "idmap.h"
 #include "mem.h"
+#include "volume.h"
 
 static bool kernel_at_least(int major, int minor)
 {
@@ -84,12 +85,16 @@ static int open_shares(struct launch *l, struct den_err *err)
 		auto_fd ns = -1;
 		struct stat st;
 
-		l->mount_fd[i] = mount_clone(AT_FDCWD, m->host, err);
-		if (l->mount_fd[i] < 0)
+		if (open_share(l, i, err) < 0)
 			return den_wrap(err, "mount");
 		if (fstat(l->mount_fd[i], &st) < 0)
 			return den_fail_sys(err, errno, "mount '%s'", m->host);
 		l->mount_is_file[i] = !S_ISDIR(st.st_mode);
+		if (volume_name(m->host)) { /* has the ids of the box: map_layers() */
+			if (l->plan->ids != IDS_MAPPED)
+				return den_fail(err, DEN_UNSUPPORTED, 0, "volumes need a file system that can be id-mapped");
+			continue;
+		}
 		/* The owner of what is shared and root of the box are one: what the box writes belongs to
 		 * him. Other ids of the host are nobody there. */
 		if (idmap_owner_ns(st.st_uid, st.st_gid, l->plan->id_base, &ns, err) < 0)
@@ -128,6 +133,9 @@ static int map_layers(struct launch *l, pid_t pid, struct den_err *err)
 		for (const char *const *p = l->plan->trees[t].lowers; *p; p++)
 			if (idmap_mount(l->lower_fd[i++], ns, *p, err) < 0)
 				return -1;
+	for (size_t m = 0; m < l->plan->spec->n_mounts; m++)
+		if (volume_name(l->plan->spec->mounts[m].host) && idmap_mount(l->mount_fd[m], ns, "volume", err) < 0)
+			return -1;
 	return idmap_mount(l->upper_fd, ns, "the state directory", err);
 }
 

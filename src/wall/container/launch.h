@@ -56,6 +56,8 @@ int stage_shares(struct launch *l, struct den_err *err);
 int stage_owners(struct launch *l, struct den_err *err);
 int stage_trust(struct launch *l, struct den_err *err);
 
+/* A detached mount of the i-th of spec->mounts, or of the volume that it names. */
+int open_share(struct launch *l, size_t i, struct den_err *err);
 /* Detached mounts of all the template's layers, by whoever may open them. */
 int open_lowers(struct launch *l, struct den_err *err);
 /* Likewise of what the box sees at /run/den. */

@@ -24,6 +24,7 @@
 #include "fd.h"
 #include "launch.h"
 #include "mem.h"
+#include "volume.h"
 
 /* <sys/mount.h> and <linux/mount.h> cannot be included together on older libcs. */
 extern int mount(const char *, const char *, const char *, unsigned long, const void *);
@@ -98,6 +99,20 @@ int open_run(struct launch *l, struct den_err *err)
 	return l->run_fd < 0 ? -1 : 0;
 }
 
+int open_share(struct launch *l, size_t i, struct den_err *err)
+{
+	const char *host = l->plan->spec->mounts[i].host, *name = volume_name(host);
+	char path[4096];
+
+	if (name) {
+		if (snprintf(path, sizeof(path), "%s/%s", l->plan->volumes, name) >= (int)sizeof(path))
+			return den_fail(err, DEN_INVALID, 0, "the state directory's path is too long");
+		host = path;
+	}
+	l->mount_fd[i] = mount_clone(AT_FDCWD, host, err);
+	return l->mount_fd[i] < 0 ? -1 : 0;
+}
+
 static int open_layers(struct launch *l, struct den_err *err)
 {
 	if (open_lowers(l, err) < 0)
@@ -108,8 +123,7 @@ static int open_layers(struct launch *l, struct den_err *err)
 	for (size_t i = 0; i < l->plan->spec->n_mounts; i++) {
 		struct stat st;
 
-		l->mount_fd[i] = mount_clone(AT_FDCWD, l->plan->spec->mounts[i].host, err);
-		if (l->mount_fd[i] < 0 || fstat(l->mount_fd[i], &st) < 0)
+		if (open_share(l, i, err) < 0 || fstat(l->mount_fd[i], &st) < 0)
 			return -1;
 		l->mount_is_file[i] = !S_ISDIR(st.st_mode);
 	}

@@ -1,0 +1,187 @@
+/* Boxes as their owners use them: finding, making and removing them, within quotas. index.c knows which there are. */
+#include "boxes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buf.h"
+#include "engine.h"
+#include "id.h"
+#include "index.h"
+#include "info_keep.h"
+#include "mem.h"
+#include "ports.h"
+
+bool boxes_id(const char *text, char ret[static 21])
+{
+	struct box_id id;
+	char spelled[24];
+
+	if (text[0] == 'i' && strlen(text) == 19)
+		snprintf(spelled, sizeof(spelled), "b-%s", text + 1);
+	else if (strlen(text) == 20)
+		strcpy(spelled, text);
+	else
+		return false;
+	if (box_id_parse(spelled, &id, NULL) < 0)
+		return false;
+	memcpy(ret, id.s, sizeof(id.s));
+	return true;
+}
+
+/* ---- finding ---- */
+
+static int not_there(const char *ref, struct den_err *err)
+{
+	return den_fail(err, DEN_NOT_FOUND, 0, "there is no box '%.80s' of yours", ref);
+}
+
+static int open_id(struct req *r, const char *id, const char *ref, struct den_box **ret, struct den_err *err)
+{
+	if (den_box_open(req_den(r), id, ret, err) == 0)
+		return 0;
+	if (err->code != DEN_NOT_FOUND)
+		return -1;
+	index_forget(id);
+	return not_there(ref, err);
+}
+
+int boxes_open(struct req *r, const char *ref, struct den_box **ret, struct den_err *err)
+{
+	const struct who *w = req_who(r);
+	char id[21];
+
+	if (!w)
+		return den_fail(err, DEN_DENIED, 0, "a key is needed");
+	/* made a moment ago by somebody else, it is not in the index yet */
+	if (!index_find(w, ref, id) && (!index_renew(req_den(r)) || !index_find(w, ref, id)))
+		return not_there(ref, err);
+	return open_id(r, id, ref, ret, err);
+}
+
+int boxes_open_any(struct req *r, const char *text, struct den_box **ret, struct den_err *err)
+{
+	char id[21];
+
+	if (!boxes_id(text, id))
+		return not_there(text, err);
+	return open_id(r, id, text, ret, err);
+}
+
+/* ---- making ---- */
+
+/* A box without a limit would have all that is left; one of these is what a key with a quota gets unasked. */
+#define DEFAULT_CPU_MILLI 1000U
+#define DEFAULT_MEMORY (1ULL << 30)
+#define DEFAULT_DISK (4ULL << 30)
+
+static struct index_use use_of(const struct quota *q, struct den_box_spec *s)
+{
+	if (q->cpu_milli && !s->cpu_milli)
+		s->cpu_milli = MIN(q->cpu_milli, DEFAULT_CPU_MILLI);
+	if (q->memory && !s->memory)
+		s->memory = MIN(q->memory, DEFAULT_MEMORY);
+	if (q->disk && !s->disk)
+		s->disk = MIN(q->disk, DEFAULT_DISK);
+	return (struct index_use){ 1, s->cpu_milli, s->memory, s->disk };
+}
+
+static void owner_text(const struct who *w, char out[static 64])
+{
+	snprintf(out, 64, "%s/%s", w->org, w->key);
+}
+
+int boxes_create(struct req *r, const struct den_box_spec *spec, struct den_box **ret, struct den_err *err)
+{
+	const struct who *w = req_who(r);
+	struct den_box_spec s = *spec;
+	struct index_use use = use_of(&w->quota, &s);
+	char owner[64];
+	int res;
+
+	owner_text(w, owner);
+	s.owner = owner;
+	if (index_reserve(w, &use, err) < 0)
+		return -1;
+	res = den_box_create(req_den(r), &s, ret, err);
+	index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels);
+	return res;
+}
+
+int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
+	struct den_box **ret, struct den_err *err)
+{
+	const struct who *w = req_who(r);
+	struct den_box_spec s = over ? *over : (struct den_box_spec){ .size = sizeof(s) };
+	struct den_box_info *info;
+	struct index_use use;
+	char owner[64];
+	int res;
+
+	if (den_box_info(box, &info, err) < 0)
+		return -1;
+	use = (struct index_use){ 1, info->cpu_milli, info->memory, info->disk };
+	owner_text(w, owner);
+	s.owner = owner;
+	res = index_reserve(w, &use, err);
+	if (res == 0) {
+		res = den_box_fork_as(box, ref, &s, ret, err);
+		index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels ? s.labels : info->labels);
+	}
+	den_box_infos_free(info, 1);
+	return res;
+}
+
+int boxes_fork(struct req *r, struct den_box *box, const char *ref, const char *name, struct den_box **ret,
+	struct den_err *err)
+{
+	struct den_box_spec s = { .size = sizeof(s), .name = name };
+
+	return boxes_fork_as(r, box, ref, &s, ret, err);
+}
+
+int boxes_delete(struct req *r, struct den_box *box, struct den_err *err)
+{
+	char id[21];
+
+	(void)r;
+	snprintf(id, sizeof(id), "%s", den_box_id(box));
+	if (den_box_delete(box, true, err) < 0 && err->code != DEN_NOT_FOUND)
+		return -1;
+	index_forget(id);
+	http_kick_box(id);
+	(void)ports_forget(id, 0, NULL);
+	return 0;
+}
+
+/* ---- listing ---- */
+
+static bool is_of(const struct den_box_info *i, const void *user)
+{
+	const struct who *w = user;
+	size_t n = strlen(w->org);
+
+	return w->admin || (i->owner && !strncmp(i->owner, w->org, n) && i->owner[n] == '/');
+}
+
+int boxes_list(struct req *r, struct den_box_info **ret, size_t *n, struct den_err *err)
+{
+	struct den_box_info *all;
+	size_t n_all;
+	int64_t began = index_clock();
+
+	if (den_list(req_den(r), &all, &n_all, err) < 0)
+		return -1;
+	index_take(all, n_all, began);
+	infos_keep(&all, &n_all, is_of, req_who(r));
+	*ret = all;
+	*n = n_all;
+	return 0;
+}
+
+void boxes_kick(const char *id)
+{
+	http_kick_box(id);
+	index_wake();
+}

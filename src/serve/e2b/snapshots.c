@@ -1,0 +1,222 @@
+/*
+ * Snapshots and forks. Both are of the disk: a box that begins from one has the files, not the programs, and
+ * the start command of its template runs again. A snapshot is a template of den with a row that says which box
+ * it is from.
+ */
+#include "e2b_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "boxes.h"
+#include "clock.h"
+#include "db.h"
+#include "json_fields.h"
+#include "mem.h"
+#include "run.h"
+#include "strv.h"
+
+#define FORKS_MAX 100
+#define LIMIT_MAX 100
+
+/* ---- snapshots ---- */
+
+/* What a box of the snapshot begins as: like the box, whose template says how. */
+static char *config_of(const struct den_template *t)
+{
+	return t->config ? mem_strdup(t->config) : NULL;
+}
+
+static int snapshot_make(
+	struct req *r, struct den_box *box, const char *stored, struct den_err *err)
+{
+	struct den_box_info *i;
+	struct den_template *t = NULL;
+	struct den_template_opt opt = { .size = sizeof(opt), .name = stored };
+	auto_free char *config = NULL, *detail = NULL;
+	int status;
+
+	if (den_box_info(box, &i, err) < 0)
+		return -1;
+	if (den_template_get(req_den(r), i->template_name, &t, NULL) == 0)
+		config = config_of(t);
+	if (asprintf(&detail, "snapshot of %s", i->id) < 0)
+		abort();
+	opt.config = config;
+	opt.detail = detail;
+	opt.user = i->user;
+	opt.workdir = i->workdir;
+	opt.env = i->env;
+	opt.entrypoint = t ? t->entrypoint : NULL;
+	opt.cmd = t ? t->cmd : NULL;
+	status = den_template_commit(box, NULL, &opt, NULL, err);
+	if (t)
+		den_templates_free(t, 1);
+	den_box_infos_free(i, 1);
+	return status;
+}
+
+static void name_random(char out[static 32])
+{
+	uint8_t b[10];
+
+	if (getrandom(b, sizeof(b), 0) != sizeof(b))
+		abort();
+	memcpy(out, "snap-", 6);
+	for (size_t i = 0; i < sizeof(b); i++)
+		snprintf(out + 5 + 2 * i, 3, "%02x", b[i]);
+}
+
+static json_t *snapshot_json(const char *id, bool named)
+{
+	json_t *names = json_array();
+
+	if (named)
+		json_array_append_new(names, json_string(id));
+	return json_pack("{s:s, s:o}", "snapshotID", id, "names", names);
+}
+
+int e2b_snapshot(struct req *r, struct den_err *err)
+{
+	auto_free char *stored = NULL, *name = NULL, *tag = NULL, *id = NULL;
+	auto_json *body = NULL;
+	auto_box *box = NULL;
+	const char *asked;
+	char made[32];
+
+	if (req_json(r, &body, err) < 0 || e2b_open(r, &box, err) < 0)
+		return -1;
+	asked = json_string_value(json_object_get(body, "name"));
+	name_random(made);
+	if (e2b_template_split(asked ? asked : made, &name, &tag, err) < 0 ||
+		e2b_template_stored(req_who(r), asked ? asked : made, NULL, &stored, err) < 0)
+		return -1;
+	if (asprintf(&id, "%s:%s", name, tag) < 0)
+		abort();
+	if (snapshot_make(r, box, stored, err) < 0 ||
+		db_run(err, NULL,
+			"INSERT OR REPLACE INTO e2b_snapshots VALUES (?, ?, ?, ?, ?,"
+			" max(?, (SELECT coalesce(max(created_ms), 0) + 1 FROM e2b_snapshots)))",
+			"ssssii", stored, req_who(r)->org, id, den_box_id(box),
+			(int64_t)(asked != NULL), clock_wall_ms()) < 0)
+		return -1;
+	e2b_template_changed();
+	return req_reply_json(r, 201, snapshot_json(id, asked));
+}
+
+int snapshots_forget(const char *stored, struct den_err *err)
+{
+	return db_run(err, NULL, "DELETE FROM e2b_snapshots WHERE stored = ?", "s", stored);
+}
+
+struct page {
+	json_t *out;
+	uint64_t limit;
+	char next[24];
+};
+
+static int page_row(struct db_row *row, void *user)
+{
+	struct page *p = user;
+
+	if (json_array_size(p->out) == p->limit)
+		return 1; /* there are more */
+	json_array_append_new(p->out, snapshot_json(db_text(row, 0), db_int(row, 1)));
+	snprintf(p->next, sizeof(p->next), "%lld", (long long)db_int(row, 2));
+	return 0;
+}
+
+int e2b_snapshots(struct req *r, struct den_err *err)
+{
+	const char *sandbox = req_query(r, "sandboxID"), *name = req_query(r, "name");
+	char box[E2B_ID_SIZE] = "";
+	struct page p = { 0 };
+	uint64_t before;
+	int64_t seen;
+
+	if (req_query_u64(r, "limit", LIMIT_MAX, LIMIT_MAX, &p.limit, err) < 0 ||
+		req_query_u64(r, "nextToken", INT64_MAX, INT64_MAX, &before, err) < 0)
+		return -1;
+	p.limit = p.limit ? p.limit : LIMIT_MAX;
+	p.out = json_array();
+	if (sandbox && *sandbox && !e2b_id_box(sandbox, box))
+		return req_reply_json(r, 200, p.out);
+	/* no two have the same time (e2b_snapshot()), so it tells where a page ended */
+	seen = db_each(err, page_row, &p,
+		"SELECT id, named, created_ms FROM e2b_snapshots WHERE org = ?1 AND created_ms < ?2"
+		" AND (?3 = '' OR box = ?3) AND (?4 IS NULL OR id = ?4 OR id = ?4 || ':default') "
+		"ORDER BY created_ms DESC, id",
+		"siss", req_who(r)->org, (int64_t)before, box, name);
+	if (seen < 0) {
+		json_decref(p.out);
+		return -1;
+	}
+	if ((uint64_t)seen > p.limit)
+		req_set(r, "x-next-token", p.next);
+	return req_reply_json(r, 200, p.out);
+}
+
+/* ---- forks ---- */
+
+static json_t *fork_failure(const struct den_err *err)
+{
+	return json_pack(
+		"{s:{s:i, s:s}}", "error", "code", http_status(err->code), "message", err->msg);
+}
+
+static json_t *fork_one(struct req *r, struct den_box *box, const struct den_box_info *i,
+	const char *ref, uint64_t timeout_s)
+{
+	const char *id = e2b_label(i, "e2b.template"), *traffic = e2b_label(i, "den.traffic");
+	struct den_box_spec over = { .size = sizeof(over),
+		.on_expire = i->on_expire,
+		.expires_ms = clock_wall_ms() + (int64_t)timeout_s * 1000 };
+	auto_box *made = NULL;
+	struct den_err err;
+
+	if (boxes_fork_as(r, box, ref, &over, &made, &err) < 0)
+		return fork_failure(&err);
+	e2b_start_command(r, made, i);
+	return json_pack("{s:o}", "sandbox",
+		e2b_sandbox_json(den_box_id(made), id ? id : i->template_name,
+			traffic && !strcmp(traffic, "private")));
+}
+
+struct asked {
+	uint64_t timeout, count;
+};
+static const struct field fields[] = {
+	{ "timeout", FIELD_U64, offsetof(struct asked, timeout), FIELD_NULL, .min = 1,
+		.max = E2B_TIMEOUT_MAX },
+	{ "count", FIELD_U64, offsetof(struct asked, count), FIELD_NULL, .min = 1,
+		.max = FORKS_MAX },
+};
+
+int e2b_fork(struct req *r, struct den_err *err)
+{
+	struct asked a = { .timeout = 300, .count = 1 };
+	auto_json *body = NULL;
+	auto_box *box = NULL;
+	struct den_box_info *i;
+	char ref[24];
+	uint64_t number;
+	json_t *out;
+
+	if (req_json(r, &body, err) < 0 ||
+		fields_get(body, fields, ARRAY_SIZE(fields), false, &a, err) < 0 ||
+		e2b_open(r, &box, err) < 0 || den_box_info(box, &i, err) < 0)
+		return -1;
+	/* all of them begin as the box is at one instant */
+	if (den_checkpoint(box, "forked", &number, err) < 0) {
+		den_box_infos_free(i, 1);
+		return -1;
+	}
+	snprintf(ref, sizeof(ref), "%llu", (unsigned long long)number);
+	out = json_array();
+	for (uint64_t k = 0; k < a.count; k++)
+		json_array_append_new(out, fork_one(r, box, i, ref, a.timeout));
+	den_box_infos_free(i, 1);
+	return req_reply_json(r, 201, out);
+}

@@ -1,0 +1,579 @@
+/*
+ * A port of a box through this server. The request is written anew for the program in the box, and its answer is
+ * taken apart strictly and framed by us: neither side can make the other see a message that is not there.
+ *
+ *   1. who may: ports_public(), or the box's token
+ *   2. connect; a port on which nothing listens is told in E2B's words
+ *   3. head and body up. What comes back meanwhile is kept, as much as there is room for; an answer before the
+ *      body's end stops the body when nobody takes it any more
+ *   4. the answer down, as it comes: nothing is held back, so that events arrive when they happen
+ *   5. or, after 101, bytes both ways until one of them ends (proxy_pump.c)
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "auth.h"
+#include "boxes.h"
+#include "clock.h"
+#include "e2b.h"
+#include "fd.h"
+#include "keys.h"
+#include "log.h"
+#include "mem.h"
+#include "pick.h"
+#include "ports.h"
+#include "proxy.h"
+#include "serve.h"
+#include "upstream.h"
+
+#define PIECE (64U << 10)
+#define HEAD_MAX (48U << 10)
+#define SLOW_PORT 49999	/* the code interpreter: a box that was just made is still starting it */
+#define SLOW_MS 10000
+#define STALL_MS 5000	/* so long may a body stand still once the answer has begun */
+#define TOKEN_HEADER "e2b-traffic-access-token"
+#define TOKEN_NAME "den-token"
+
+struct proxy {
+	struct req *r;
+	char id[21];
+	uint16_t port;
+	int fd;
+	bool upgrade; /* asked for */
+	struct upstream *up;
+	bool up_closed; /* it sends no more */
+};
+
+/* ---- what is said when it does not work ---- */
+
+static int tell(struct proxy *p, int status, const char *message, bool with_port)
+{
+	const char *asked = req_header(p->r, "E2b-Sandbox-Id");
+	char id[E2B_ID_SIZE];
+	json_t *j;
+
+	e2b_id_sandbox(p->id, id);
+	j = json_pack("{s:s, s:s, s:i}", "sandboxId", asked ? asked : id, "message", message, "code", status);
+	if (with_port)
+		json_object_set_new(j, "port", json_integer(p->port));
+	req_set(p->r, "Cache-Control", "no-store");
+	return req_reply_json(p->r, status, j);
+}
+
+static int not_there(struct proxy *p)
+{
+	return tell(p, 502, "The sandbox was not found", false);
+}
+
+/* ---- who may ---- */
+
+/* The value of a cookie; false: none, or too long. */
+static bool cookie(const char *cookies, const char *name, char *out, size_t cap)
+{
+	size_t len = strlen(name);
+
+	while (cookies && *cookies) {
+		cookies += strspn(cookies, " ;");
+		if (!strncmp(cookies, name, len) && cookies[len] == '=') {
+			size_t n = strcspn(cookies + len + 1, "; ");
+
+			if (n >= cap)
+				return false;
+			memcpy(out, cookies + len + 1, n);
+			out[n] = '\0';
+			return true;
+		}
+		cookies += strcspn(cookies, ";");
+	}
+	return false;
+}
+
+/* The query without the token. free() it */
+static char *query_rest(const char *query)
+{
+	auto_buf b = { 0 };
+
+	while (*query) {
+		size_t n = strcspn(query, "&");
+
+		if (n && (strncmp(query, TOKEN_NAME "=", sizeof(TOKEN_NAME)) != 0))
+			buf_addf(&b, "%s%.*s", b.len ? "&" : "", (int)n, query);
+		query += n + (query[n] == '&');
+	}
+	return mem_strdup(buf_str(&b));
+}
+
+/* A link with the token becomes a cookie of that host, so that what the page loads works too, and the token is in
+ * no address that could be copied. */
+static int welcome(struct proxy *p, const char *token)
+{
+	auto_free char *rest = query_rest(req_query_raw(p->r));
+	auto_buf cookie_text = { 0 }, where = { 0 };
+	const char *path = req_path(p->r);
+
+	buf_addf(&cookie_text, TOKEN_NAME "=%s; Path=/; HttpOnly; SameSite=Lax%s", token, req_tls(p->r) ? "; Secure" : "");
+	/* "//x" would be another host */
+	buf_addf(&where, "%s%s%s%s", path[1] == '/' || path[1] == '\\' ? "/." : "", path, *rest ? "?" : "", rest);
+	req_set(p->r, "Set-Cookie", buf_str(&cookie_text));
+	req_set(p->r, "Location", buf_str(&where));
+	req_set(p->r, "Cache-Control", "no-store");
+	return req_reply_empty(p->r, 302);
+}
+
+/* 1: come in; 0: it was answered. */
+static int let_in(struct proxy *p)
+{
+	const char *query = req_query(p->r, TOKEN_NAME), *header = req_header(p->r, TOKEN_HEADER);
+	char token[41], sent[64];
+
+	if (ports_public(p->id, p->port))
+		return 1;
+	auth_box_token(p->id, "traffic", token);
+	if (auth_same(header, token))
+		return 1;
+	if (cookie(req_header(p->r, "Cookie"), TOKEN_NAME, sent, sizeof(sent)) && auth_same(sent, token))
+		return 1;
+	if (auth_same(query, token)) {
+		if (strcmp(req_method(p->r), "GET") || p->upgrade)
+			return 1;
+		welcome(p, token);
+		return 0;
+	}
+	tell(p, 403, header || query ? "The traffic access token is not valid for this sandbox"
+				     : "This port is not public: send the header " TOKEN_HEADER ", or open it with ?" TOKEN_NAME "=",
+		true);
+	return 0;
+}
+
+/* ---- the request, written anew ---- */
+
+struct head {
+	struct buf b;
+	bool bad;
+};
+
+static bool of_connection(const char *name)
+{
+	static const char *const hop[] = { "Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Proxy-Connection", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Expect", "Host",
+		"HTTP2-Settings", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-IP",
+		/* ours, which are none of the box's business */
+		TOKEN_HEADER, "E2b-Sandbox-Id", "E2b-Sandbox-Port", "Cookie" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(hop); i++)
+		if (!strcasecmp(name, hop[i]))
+			return true;
+	return false;
+}
+
+/* A key of this server that strayed into a request for a box stays here. */
+static bool is_key(const char *name, const char *value)
+{
+	uint8_t hash[32];
+
+	if (!strcasecmp(name, "X-API-Key"))
+		return key_hash(value, hash);
+	return !strcasecmp(name, "Authorization") && !strncasecmp(value, "Bearer ", 7) && key_hash(value + 7, hash);
+}
+
+static bool field_ok(const char *name, const char *value)
+{
+	if (!*name)
+		return false;
+	for (; *name; name++)
+		if ((unsigned char)*name <= ' ' || (unsigned char)*name >= 0x7f || strchr("()<>@,;:\\\"/[]?={}", *name))
+			return false;
+	for (; *value; value++)
+		if (((unsigned char)*value < ' ' && *value != '\t') || *value == 0x7f)
+			return false;
+	return true;
+}
+
+static void put_field(const char *name, const char *value, void *user)
+{
+	struct head *h = user;
+
+	if (of_connection(name) || is_key(name, value) || h->bad)
+		return;
+	h->bad = !field_ok(name, value) || h->b.len + strlen(name) + strlen(value) > HEAD_MAX;
+	if (!h->bad)
+		buf_addf(&h->b, "%s: %s\r\n", name, value);
+}
+
+/* All cookies but ours. */
+static void put_cookies(struct head *h, const char *cookies)
+{
+	auto_buf b = { 0 };
+
+	while (cookies && *cookies) {
+		size_t n;
+
+		cookies += strspn(cookies, " ;");
+		n = strcspn(cookies, ";");
+		if (n && strncmp(cookies, TOKEN_NAME "=", sizeof(TOKEN_NAME)) && strncmp(cookies, "den_session=", 12))
+			buf_addf(&b, "%s%.*s", b.len ? "; " : "", (int)n, cookies);
+		cookies += n;
+	}
+	if (!b.len)
+		return;
+	h->bad = h->bad || !field_ok("Cookie", buf_str(&b)) || h->b.len + b.len > HEAD_MAX;
+	if (!h->bad)
+		buf_addf(&h->b, "Cookie: %s\r\n", buf_str(&b));
+}
+
+static bool target_ok(const char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s <= ' ' || (unsigned char)*s >= 0x7f || *s == '#')
+			return false;
+	return true;
+}
+
+/* "1.2.3.4" of "1.2.3.4:567"; a unix socket has none */
+static void put_forwarded(struct proxy *p, struct head *h)
+{
+	const char *peer = req_peer(p->r), *host = req_header(p->r, "Host"), *port = strrchr(peer, ':');
+	size_t n = port && (strchr(peer, ':') == port || peer[0] == '[') ? (size_t)(port - peer) : strlen(peer);
+
+	buf_addf(&h->b, "X-Forwarded-For: %.*s\r\nX-Forwarded-Proto: %s\r\n", (int)n, peer, req_tls(p->r) ? "https" : "http");
+	if (host && field_ok("Host", host))
+		buf_addf(&h->b, "X-Forwarded-Host: %s\r\n", host);
+}
+
+static int head_make(struct proxy *p, struct buf *ret, bool *ret_chunked, struct den_err *err)
+{
+	const char *method = req_method(p->r), *length = req_header(p->r, "Content-Length"), *host = req_header(p->r, "Host");
+	auto_free char *query = query_rest(req_query_raw(p->r));
+	struct head h = { 0 };
+
+	*ret_chunked = req_header(p->r, "Transfer-Encoding");
+	if (!target_ok(req_path(p->r)) || !target_ok(query) || !field_ok(method, "")) {
+		return den_fail(err, DEN_INVALID, 0, "the address has characters that must be %%-encoded");
+	}
+	buf_addf(&h.b, "%s %s%s%s HTTP/1.1\r\n", method, req_path(p->r), *query ? "?" : "", query);
+	buf_addf(&h.b, "Host: %s\r\n", host && field_ok("Host", host) ? host : "localhost");
+	req_each_header(p->r, put_field, &h);
+	put_cookies(&h, req_header(p->r, "Cookie"));
+	put_forwarded(p, &h);
+	if (p->upgrade && field_ok("Upgrade", req_header(p->r, "Upgrade")))
+		buf_addf(&h.b, "Connection: Upgrade\r\nUpgrade: %s\r\n", req_header(p->r, "Upgrade"));
+	else
+		buf_addstr(&h.b, "Connection: close\r\n");
+	if (*ret_chunked)
+		buf_addstr(&h.b, "Transfer-Encoding: chunked\r\n");
+	else if (length && strspn(length, "0123456789") == strlen(length))
+		buf_addf(&h.b, "Content-Length: %s\r\n", length);
+	buf_addstr(&h.b, "\r\n");
+	*ret = h.b;
+	return h.bad ? den_fail(err, DEN_INVALID, 0, "the headers are too long for the box, or not well formed") : 0;
+}
+
+/* ---- up ---- */
+
+/* Takes what the box has sent, if there is room. -1: the connection broke. */
+static int take(struct proxy *p)
+{
+	size_t room;
+	char *to = upstream_room(p->up, &room);
+	ssize_t n;
+
+	if (!room)
+		return 0;
+	n = recv(p->fd, to, room, MSG_DONTWAIT);
+	if (n > 0)
+		upstream_put(p->up, (size_t)n);
+	if (n == 0)
+		p->up_closed = true;
+	return n < 0 && errno != EAGAIN && errno != EINTR ? -1 : 0;
+}
+
+static bool answered(struct proxy *p)
+{
+	const char *why;
+
+	return upstream_head(p->up, &why) != 0;
+}
+
+/* 1: sent; 0: nobody wants it any more; -1: the client is gone. */
+static int send_up(struct proxy *p, const char *data, size_t n)
+{
+	int64_t moved = clock_mono_ns();
+
+	while (n) {
+		struct pollfd f = { .fd = p->fd, .events = POLLIN | POLLOUT };
+		ssize_t r = send(p->fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+		size_t room;
+
+		if (r > 0) {
+			data += r;
+			n -= (size_t)r;
+			moved = clock_mono_ns();
+			continue;
+		}
+		if (r < 0 && errno != EAGAIN && errno != EINTR)
+			return 0; /* it closed early: its answer may be there all the same */
+		upstream_room(p->up, &room);
+		if (p->up_closed || !room)
+			f.events = POLLOUT;
+		poll(&f, 1, 500);
+		if ((f.revents & POLLIN) && take(p) < 0)
+			return 0;
+		if (clock_mono_ns() - moved > STALL_MS * NS_PER_MS && answered(p))
+			return 0;
+		if (req_wait(p->r, -1, 0) & (REQ_GONE | REQ_KICK | REQ_STOP))
+			return -1;
+	}
+	return 1;
+}
+
+static int body_up(struct proxy *p, bool chunked, struct den_err *err)
+{
+	auto_free char *buf = mem_alloc(PIECE);
+	char size[16];
+	int sent = 1;
+
+	for (;;) {
+		ssize_t n = req_read(p->r, buf, PIECE, err);
+
+		if (n < 0)
+			return -1;
+		if (sent == 0) { /* read and dropped, so that the connection can go on */
+			if (n == 0)
+				return 0;
+			continue;
+		}
+		if (chunked) {
+			snprintf(size, sizeof(size), "%zx\r\n", (size_t)n);
+			sent = send_up(p, size, strlen(size));
+		}
+		if (sent == 1 && n)
+			sent = send_up(p, buf, (size_t)n);
+		if (sent == 1 && chunked)
+			sent = send_up(p, "\r\n", 2);
+		if (sent < 0)
+			return den_fail(err, DEN_CONFLICT, 0, "broken off");
+		if (n == 0)
+			return 0;
+	}
+}
+
+/* ---- down ---- */
+
+/* A cookie is for this host alone: one of the whole domain would reach other boxes and the page. */
+static void cookie_down(struct req *r, const char *value)
+{
+	auto_buf b = { 0 };
+
+	if (!strncmp(value, TOKEN_NAME "=", sizeof(TOKEN_NAME)) || !strncmp(value, "den_session=", 12))
+		return;
+	while (*value) {
+		size_t n = strcspn(value, ";"), blank = strspn(value, " \t");
+
+		if (strncasecmp(value + blank, "domain", 6) || !strchr("= \t;", value[blank + 6]))
+			buf_addf(&b, "%s%.*s", b.len ? ";" : "", (int)n, value);
+		value += n + (value[n] == ';');
+	}
+	req_set(r, "Set-Cookie", buf_str(&b));
+}
+
+static void field_down(const char *name, const char *value, void *user)
+{
+	struct req *r = user;
+
+	if (!strcasecmp(name, "Set-Cookie"))
+		cookie_down(r, value);
+	else
+		req_set(r, name, value);
+}
+
+/* Waits for more from the box. 1: some, or its end; 0: somebody hung up, stopped or killed it. */
+static int more(struct proxy *p)
+{
+	for (;;) {
+		int bits = req_wait(p->r, p->fd, -1);
+
+		if (bits & REQ_READY) {
+			if (take(p) < 0)
+				p->up_closed = true;
+			return 1;
+		}
+		if (bits & (REQ_GONE | REQ_KICK | REQ_STOP))
+			return 0;
+	}
+}
+
+static int head_down(struct proxy *p, struct den_err *err)
+{
+	const char *why = "";
+	int r;
+
+	while ((r = upstream_head(p->up, &why)) == 0) {
+		if (p->up_closed)
+			return den_fail(err, DEN_CONFLICT, 0, "the program on that port closed the connection without an answer");
+		if (!more(p))
+			return den_fail(err, DEN_CONFLICT, 0, "broken off");
+	}
+	if (r < 0)
+		return den_fail(err, DEN_CONFLICT, 0, "the program on that port does not speak HTTP properly: %s", why);
+	return 0;
+}
+
+static int body_down(struct proxy *p, struct den_err *err)
+{
+	for (;;) {
+		const char *data;
+		size_t n;
+		int r = upstream_body(p->up, &data, &n);
+
+		if (r == 1) {
+			if (req_write(p->r, data, n, err) < 0)
+				return -1;
+			continue;
+		}
+		if (r == 2)
+			return 0;
+		if (r < 0)
+			return den_fail(err, DEN_CONFLICT, 0, "the answer is broken");
+		if (p->up_closed)
+			return upstream_closed(p->up) ? 0 : den_fail(err, DEN_CONFLICT, 0, "the answer was cut off");
+		if (!more(p))
+			return den_fail(err, DEN_CONFLICT, 0, "broken off");
+	}
+}
+
+static int answer_down(struct proxy *p, struct den_err *err)
+{
+	int status = upstream_status(p->up);
+	char type[256], length[24];
+	bool typed = upstream_find(p->up, "Content-Type", type, sizeof(type));
+	bool head = !strcmp(req_method(p->r), "HEAD");
+
+	upstream_each(p->up, field_down, p->r);
+	if (status == 101)
+		return den_fail(err, DEN_CONFLICT, 0, "the program changed the protocol without being asked");
+	if (upstream_no_body(p->up) && !head)
+		return req_reply_empty(p->r, status);
+	if (head) {
+		uint64_t n = 0;
+
+		if (upstream_find(p->up, "Content-Length", length, sizeof(length)))
+			n = strtoull(length, NULL, 10);
+		return req_begin(p->r, status, typed ? type : NULL, (int64_t)MIN(n, (uint64_t)INT64_MAX), err);
+	}
+	if (req_begin(p->r, status, typed ? type : NULL, upstream_length(p->up), err) < 0)
+		return -1;
+	return body_down(p, err);
+}
+
+static void upgrade_field(const char *name, const char *value, void *user)
+{
+	field_down(name, value, user);
+}
+
+static int upgrade_down(struct proxy *p, struct den_err *err)
+{
+	char protocol[128];
+	const char *rest;
+	size_t n;
+	int fd;
+
+	upstream_each(p->up, upgrade_field, p->r);
+	if (!upstream_find(p->up, "Upgrade", protocol, sizeof(protocol)))
+		snprintf(protocol, sizeof(protocol), "%.127s", req_header(p->r, "Upgrade"));
+	if (req_upgrade(p->r, protocol, &fd, err) < 0)
+		return -1;
+	rest = upstream_rest(p->up, &n);
+	proxy_pump(p->r, fd, p->fd, rest, n);
+	close(fd);
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+static int connect_box(struct proxy *p, struct den_err *err)
+{
+	int64_t until = clock_mono_ns() + SLOW_MS * NS_PER_MS;
+	auto_box *box = NULL;
+
+	if (boxes_open_any(p->r, p->id, &box, err) < 0)
+		return -1;
+	while (den_box_connect(box, p->port, &p->fd, err) < 0) {
+		if (err->sys != ECONNREFUSED || p->port != SLOW_PORT || clock_mono_ns() > until)
+			return -1;
+		if (req_wait(p->r, -1, 100))
+			return -1;
+	}
+	return 0;
+}
+
+static int talk(struct proxy *p, struct den_err *err)
+{
+	auto_buf head = { 0 };
+	bool chunked;
+
+	if (head_make(p, &head, &chunked, err) < 0)
+		return -1;
+	req_watch_box(p->r, p->id);
+	if (send_up(p, head.p, head.len) < 0 || body_up(p, chunked, err) < 0 || head_down(p, err) < 0) {
+		if (err->code == DEN_INVALID)
+			return -1;
+		return tell(p, 502, err->code == DEN_CONFLICT ? err->msg : "The sandbox was not found", true);
+	}
+	if (p->upgrade && upstream_status(p->up) == 101)
+		return upgrade_down(p, err);
+	return answer_down(p, err);
+}
+
+static int ports_any(struct req *r, struct den_err *err)
+{
+	auto_fd fd = -1;
+	auto_upstream *up = upstream_new(req_method(r));
+	struct proxy p = { .r = r, .fd = -1, .up = up, .upgrade = req_header(r, "Upgrade") };
+	int res;
+
+	if (!pick_box(r, p.id, &p.port))
+		return den_fail(err, DEN_NOT_FOUND, 0, "no such box");
+	if (!let_in(&p))
+		return 0;
+	if (e2b_wake(r, p.id, err) < 0)
+		return not_there(&p);
+	if (connect_box(&p, err) < 0) {
+		const char *state = boxes_state(p.id);
+
+		if (err->code == DEN_NOT_FOUND && err->sys == 0)
+			return not_there(&p);
+		if (!state || strcmp(state, "running"))
+			return not_there(&p);
+		if (err->sys == ECONNREFUSED)
+			return tell(&p, 502, "The sandbox is running but port is not open", true);
+		log_line("warn", "port", "%s port %u: %s", p.id, p.port, err->msg);
+		return tell(&p, 502, err->msg, true);
+	}
+	fd = p.fd;
+	res = talk(&p, err);
+	return res;
+}
+
+static void ports_fail(struct req *r, const struct den_err *err)
+{
+	int status = req_fail_status(r, err);
+
+	req_reply_json(r, status, json_pack("{s:s, s:i}", "message", err->msg, "code", status));
+}
+
+static const struct route ports_routes[] = {
+	{ "*", "/{path...}", ports_any, AUTH_BOX, SIZE_MAX, NULL },
+};
+
+const struct dialect dialect_ports = {
+	.name = "ports",
+	.routes = ports_routes,
+	.n = ARRAY_SIZE(ports_routes),
+	.fail = ports_fail,
+};

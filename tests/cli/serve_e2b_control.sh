@@ -1,0 +1,128 @@
+# E2B's control plane: what its unmodified SDKs do to boxes, templates, secrets and networks.
+source "$TESTS/gate/kit.sh"
+source "$TESTS/serve/kit.sh"
+
+# A template `base` of this machine's own system, in no time: what is tested here needs bash and a user `user`.
+base_template() {
+	local b
+	b=$(den create --history manual)
+	den exec "$b" -- sh -c 'id -u user >/dev/null 2>&1 || useradd -m -s /bin/bash user; mkdir -p /home/user && chown user: /home/user'
+	den template create base --from "$b" --user user --workdir /home/user >/dev/null
+	den rm -f "$b"
+}
+
+# part NAME: of tests/serve/e2b_control.mjs, which says what was wrong
+part() {
+	base_template
+	serve_start
+	export DEN
+	node_run e2b_control.mjs "$1"
+}
+
+#@ root
+test_a_sandbox_is_made_told_about_and_killed() {
+	part life
+}
+
+#@ root
+test_old_clients_are_understood() {
+	part old
+}
+
+#@ root
+test_lists_are_filtered_and_come_in_pages() {
+	part list
+}
+
+#@ root
+test_a_timeout_kills_or_pauses() {
+	part expiry
+}
+
+#@ root
+test_a_paused_sandbox_goes_on_where_it_was() {
+	part pause
+}
+
+#@ root
+test_metrics_are_measured() {
+	part metrics
+}
+
+#@ root
+test_snapshots_outlive_their_sandbox() {
+	part snapshots
+}
+
+#@ root
+test_forks_go_their_own_way() {
+	part fork
+}
+
+#@ root net
+test_the_network_is_as_it_was_asked_for_and_changes_at_once() {
+	net_up
+	export PUB PUB2
+	part network
+}
+
+#@ root
+test_secrets_are_kept_and_never_told() {
+	part secrets
+}
+
+#@ root
+test_templates_are_built_from_steps() {
+	part template
+}
+
+#@ root
+test_failures_are_what_the_sdk_understands() {
+	OTHER_KEY=$(new_key --name other --org other)
+	export OTHER_KEY
+	part errors
+}
+
+#@ root
+test_volumes_outlive_sandboxes_and_are_shared() {
+	OTHER_KEY=$(new_key --name other --org other)
+	export OTHER_KEY
+	part volumes
+	[ "$(find "$DEN_STATE/volumes" -mindepth 2 | wc -l)" = 0 ] || fail 'a volume that was destroyed is not empty'
+	is 'mode of volumes' "$(stat -c %a "$DEN_STATE/volumes")" 700
+}
+
+#@ root
+test_too_many_requests_are_told_when_to_come_back() {
+	SLOW_KEY=$(new_key --name slow --org slow --rate 10)
+	export SLOW_KEY
+	part rate
+}
+
+# A build goes with its server, and the next one says so; what was uploaded and built before stays.
+#@ root
+test_a_build_that_a_restart_cut_off_is_an_error_not_a_riddle() {
+	local id
+	base_template
+	serve_start
+	api_json POST /v3/templates '{"name": "cut"}'
+	want_code 202
+	id=$(j 'v["buildID"]')
+	api_json POST "/v2/templates/cut/builds/$id" '{"fromTemplate": "base", "steps": [{"type": "RUN", "args": ["sleep 1000"]}]}'
+	want_code 202
+	running() {
+		api GET "/templates/cut/builds/$id/status"
+		[ "$(j 'v["status"]')" = building ] && grep -q 'RUN sleep' <<<"$out"
+	}
+	soon 20 running || fail "not building: $out"
+	kill -9 "$(server_pid)"
+	soon 15 dead "$SERVE_PID"
+	soon 20 no_boxes || fail "the box of the build stayed: $(boxes)"
+	serve_start
+	api GET "/templates/cut/builds/$id/status"
+	want_code 200
+	[ "$(j 'v["status"]')" = error ] || fail "$out"
+	[[ $(j 'v["reason"]["message"]') == *restarted* ]] || fail "$out"
+	api_json POST "/v2/templates/cut/builds/$id" '{"fromTemplate": "base"}'
+	want_code 409
+}
