@@ -54,6 +54,7 @@ check:
 	tests/check-spec
 
 test: deps-test build asan clang check
+	-scripts/npm-test.sh build
 	tests/run --build build --jobs $(JOBS) --again --filter '$(TESTS)'
 
 bench: deps-bench build

@@ -46,10 +46,8 @@ static size_t depth_of(const json_t *j)
 	const char *key;
 	json_t *v;
 
-	json_array_foreach((json_t *)j, i, v)
-		most = depth_of(v) > most ? depth_of(v) : most;
-	json_object_foreach((json_t *)j, key, v)
-		most = depth_of(v) > most ? depth_of(v) : most;
+	json_array_foreach((json_t *)j, i, v) most = depth_of(v) > most ? depth_of(v) : most;
+	json_object_foreach((json_t *)j, key, v) most = depth_of(v) > most ? depth_of(v) : most;
 	return json_is_array(j) || json_is_object(j) ? most + 1 : 0;
 }
 
@@ -59,10 +57,12 @@ static void take(const json_t *j, bool strict)
 	struct all all = { .u = 7 }, untouched = all;
 
 	if (fields_get(j, fields, sizeof(fields) / sizeof(fields[0]), strict, &all, &err) < 0) {
-		check(err.code == DEN_INVALID && err.msg[0] && !memcmp(&all, &untouched, sizeof(all)));
+		check(err.code == DEN_INVALID && err.msg[0] &&
+			!memcmp(&all, &untouched, sizeof(all)));
 		return;
 	}
-	check(all.u >= 2 && all.u <= 1000 && all.i >= -1000 && all.i <= 1000 && all.d >= 0 && all.d <= 10);
+	check(all.u >= 2 && all.u <= 1000 && all.i >= -1000 && all.i <= 1000 && all.d >= 0 &&
+		all.d <= 10);
 	check(!all.s || strlen(all.s) <= 20);
 	check(strv_len(all.texts) <= 5);
 	for (char **m = all.map; m && *m; m++)

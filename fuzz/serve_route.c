@@ -10,8 +10,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-static const char *const patterns[] = { "/", "/v1/boxes", "/v1/boxes/{box}", "/v1/boxes/{box}/execs/{pid}",
-	"/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}", "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}", "/files/{rest...}", "/{all...}", "/{}/{...}",
+static const char *const patterns[] = { "/", "/v1/boxes", "/v1/boxes/{box}",
+	"/v1/boxes/{box}/execs/{pid}", "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}",
+	"/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}", "/files/{rest...}", "/{all...}", "/{}/{...}",
 	"/v1/boxes/mine" };
 
 static void check(bool ok)
@@ -33,10 +34,12 @@ static void match(const char *path)
 			continue;
 		check(k <= PATH_ARGS_MAX && path[0] == '/');
 		for (size_t a = 0; a < k; a++) {
-			check(args[a].value >= path && args[a].value + args[a].value_n <= path + len);
+			check(args[a].value >= path &&
+				args[a].value + args[a].value_n <= path + len);
 			check(args[a].name >= patterns[i] &&
 				args[a].name + args[a].name_n <= patterns[i] + strlen(patterns[i]));
-			check(args[a].rest || (args[a].value_n && !memchr(args[a].value, '/', args[a].value_n)));
+			check(args[a].rest ||
+				(args[a].value_n && !memchr(args[a].value, '/', args[a].value_n)));
 		}
 	}
 }

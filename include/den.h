@@ -218,7 +218,7 @@ struct den_box_info {
 	const char *on_expire;		  /* "delete" "pause" "stop" */
 	uint64_t idle_ms;		  /* 0: never */
 	const char *on_idle;		  /* "pause" "stop" "delete" */
-	int64_t active_ms; /* Unix time at which it was last seen busy; from den_list() 0: not known */
+	int64_t active_ms; /* Unix time at which it was last seen busy; from den_list(): when that was last written */
 	uint64_t turn;	   /* how many turns it has had */
 };
 int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err *err);
@@ -413,7 +413,7 @@ struct den_file_opt {
 struct den_entry {
 	const char *path;   /* stat: as asked; list and watch: relative */
 	const char *type;   /* "file" "directory" "symlink" "fifo" "socket" "char" "block" "unknown" */
-	const char *target; /* of a link, else NULL */
+	const char *target; /* of a link that is told as one, else NULL */
 	const char *user, *group; /* names in the box; NULL: the number has none */
 	uint32_t mode, uid, gid;  /* mode: permission bits */
 	uint64_t size, ino, nlink;

@@ -27,7 +27,7 @@ test="$test docker-registry skopeo openssl iproute2 umoci xz-utils busybox-stati
 # opens a port of the machine.
 test="$test curl nodejs openssh-client bind9-dnsutils netcat-openbsd iputils-ping"
 # The code interpreter: boxes use what the host has.
-test="$test python3-ipykernel python3-zmq python3-numpy python3-pandas python3-matplotlib"
+test="$test python3-yaml python3-ipykernel python3-zmq python3-numpy python3-pandas python3-matplotlib"
 # What looks at the page.
 test="$test chromium"
 # zsh, fish: to complete in them.

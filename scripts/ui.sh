@@ -29,7 +29,9 @@ C
 }
 
 [ "$mode" != disabled ] || without 'it was switched off (-Dui=disabled).'
-command -v npm >/dev/null && command -v node >/dev/null || without 'npm and node were not there.'
+for tool in npm node; do
+    command -v $tool >/dev/null || without "$tool was not there."
+done
 mkdir -p "$work"
 if ! cmp -s "$source/package-lock.json" "$work/installed" || [ ! -d "$work/node_modules/@xterm" ]; then
     rm -f "$work/installed"

@@ -41,7 +41,8 @@ const POLL_MS = 4000,
 	HIDDEN_MS = 30000,
 	KEPT_EVENTS = 500,
 	KEPT_POINTS = 30,
-	STATS_AT_ONCE = 40;
+	STATS_AT_ONCE = 40,
+	ONE_BY_ONE = 5;
 
 export const store = {
 	who: null,
@@ -101,13 +102,18 @@ export async function refreshBox(id) {
 	tell('boxes', id);
 }
 
-/* Many events at once make one look at the server. */
-function refreshSoon() {
-	if (!refreshTimer)
-		refreshTimer = setTimeout(() => {
-			refreshTimer = 0;
-			refresh().catch(() => {});
-		}, 150);
+/* A few boxes that changed are read one by one, many at once as the whole list: one look for a burst of events. */
+const changed = new Set();
+function refreshSoon(id) {
+	changed.add(id ?? '');
+	if (refreshTimer) return;
+	refreshTimer = setTimeout(() => {
+		const ids = [...changed];
+		refreshTimer = 0;
+		changed.clear();
+		if (ids.includes('') || ids.length > ONE_BY_ONE) refresh().catch(() => {});
+		else for (const one of ids) refreshBox(one).catch(() => {});
+	}, 150);
 }
 
 function took(text) {
@@ -121,7 +127,7 @@ function took(text) {
 	if (e.kind === 'key.created') readKeys().catch(() => {});
 	store.events.push(e);
 	if (store.events.length > KEPT_EVENTS) store.events.splice(0, store.events.length - KEPT_EVENTS);
-	if (e.kind.startsWith('box.') || ['policy.changed', 'rollback', 'lost'].includes(e.kind)) refreshSoon();
+	if (e.kind.startsWith('box.') || ['policy.changed', 'rollback', 'lost'].includes(e.kind)) refreshSoon(e.box);
 	tell('event', e);
 }
 

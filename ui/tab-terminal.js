@@ -9,6 +9,7 @@ import { on, store } from './store.js';
 import { empty } from './widgets.js';
 
 const RETRY_MS = [500, 1000, 2000, 5000];
+const REPLAY_MS = 1000; /* in which what comes after attaching is taken for old output */
 const themes = {
 	light: {
 		background: '#fdfdfc',
@@ -78,7 +79,8 @@ export function terminalTab(panel, box, signal) {
 		sent = '',
 		retry = 0,
 		execs = [],
-		trouble = '';
+		trouble = '',
+		quietUntil = 0;
 
 	put(
 		panel,
@@ -151,6 +153,7 @@ export function terminalTab(panel, box, signal) {
 		});
 		/* Output is hostile: no clipboard (52), no links (8), no title (0, 2). */
 		for (const osc of [0, 1, 2, 8, 52]) term.parser.registerOscHandler(osc, () => true);
+		onlyOneAnswers();
 		fit = new FitAddon();
 		term.loadAddon(fit);
 		term.open(screen);
@@ -180,6 +183,27 @@ export function terminalTab(panel, box, signal) {
 		});
 		fitNow();
 		panel.terminal = term; /* tests read the screen */
+	}
+
+	/*
+	 * A program may ask its terminal things, and what the terminal answers is typed. With several watching, and
+	 * when old output is played again, nobody may answer but who types here now.
+	 */
+	function onlyOneAnswers() {
+		const still = () => !mine || performance.now() < quietUntil;
+		for (const osc of [4, 10, 11, 12]) term.parser.registerOscHandler(osc, (data) => data.includes('?') && still());
+		for (const id of [
+			{ final: 'c' },
+			{ prefix: '>', final: 'c' },
+			{ prefix: '=', final: 'c' },
+			{ final: 'n' },
+			{ prefix: '?', final: 'n' },
+			{ intermediates: '$', final: 'p' },
+			{ prefix: '?', intermediates: '$', final: 'p' },
+			{ prefix: '>', final: 'q' }
+		])
+			term.parser.registerCsiHandler(id, still);
+		term.parser.registerDcsHandler({ intermediates: '$', final: 'q' }, still);
 	}
 
 	function fitNow() {
@@ -289,6 +313,7 @@ export function terminalTab(panel, box, signal) {
 		ended = false;
 		if (!again) mine = false;
 		fitNow();
+		quietUntil = performance.now() + REPLAY_MS;
 		tell('Attaching…');
 		connect({ attach: to });
 		drawExecs();

@@ -1,7 +1,7 @@
 /* One box: what it is doing now, and tabs for the rest. */
 import { boxPath, get, post } from './api.js';
 import { announce, busy, button, h, icon, put, say, toast } from './dom.js';
-import { ago, bytes, full, percent, until } from './format.js';
+import { ago, bytes, percent, until } from './format.js';
 import { boxName, isUp, on, refreshBox, store, want } from './store.js';
 import {
 	boxActions,
@@ -10,7 +10,6 @@ import {
 	labelChips,
 	meter,
 	netOf,
-	ownerOf,
 	sparkline,
 	statePill,
 	stopBox
@@ -20,6 +19,7 @@ import { terminalTab } from './tab-terminal.js';
 import { filesTab } from './tab-files.js';
 import { historyTab } from './tab-history.js';
 import { networkTab } from './tab-network.js';
+import { detailsTab } from './tab-details.js';
 import { journalTab } from './tab-journal.js';
 import { eventList } from './view-events.js';
 
@@ -32,56 +32,6 @@ const TABS = [
 	{ id: 'events', label: 'Events', run: (panel, box, signal) => eventList(panel, signal, box.id) },
 	{ id: 'details', label: 'Details', run: detailsTab }
 ];
-
-function fact(label, value) {
-	return value === null || value === undefined || value === '' ? null : [h('dt', {}, label), h('dd', {}, value)];
-}
-
-function detailsTab(panel, box, signal) {
-	const list = h('dl', { class: 'facts' });
-	function draw() {
-		const b = store.boxes.get(box.id) ?? box,
-			l = b.limits ?? {};
-		put(
-			list,
-			fact('Id', h('code', {}, b.id)),
-			fact('Name', b.name),
-			fact('State', b.reason ? `${b.state}: ${b.reason}` : b.state),
-			fact('Template', b.template),
-			fact('Wall', b.wall),
-			fact('User', b.user),
-			fact('Working directory', b.workdir),
-			fact('Owner', ownerOf(b)),
-			fact(
-				'Labels',
-				labelChips(b, 99).filter(Boolean).length ? h('span', { class: 'chips' }, labelChips(b, 99)) : 'none'
-			),
-			fact('Created', full(b.created)),
-			fact('Started', full(b.started)),
-			fact('Stopped', full(b.stopped)),
-			fact('Expires', b.expires ? `${full(b.expires)}, then ${b.on_expire ?? 'delete'}` : 'never'),
-			fact('When idle', b.idle_ms ? `after ${Math.round(b.idle_ms / 1000)} s: ${b.on_idle ?? 'pause'}` : 'goes on'),
-			fact('Processors', l.cpu_milli ? String(l.cpu_milli / 1000) : 'no limit'),
-			fact('Memory', l.memory ? bytes(l.memory) : 'no limit'),
-			fact('Disk', l.disk ? bytes(l.disk) : 'no limit'),
-			fact('Processes', l.pids ? String(l.pids) : 'no limit'),
-			fact('History', b.history),
-			fact(
-				'Policy',
-				b.policy_name ? `${b.policy_name}, generation ${b.generation}` : `its own, generation ${b.generation ?? 0}`
-			),
-			fact(
-				'Ports',
-				(b.ports ?? []).length
-					? b.ports.map((p) => (typeof p === 'object' ? `${p.port}${p.public ? ' (public)' : ''}` : p)).join(', ')
-					: 'none'
-			)
-		);
-	}
-	put(panel, h('h2', { class: 'unseen' }, 'Details'), list);
-	on('boxes', draw, signal);
-	draw();
-}
 
 function leaseDialog(b) {
 	const select = h(

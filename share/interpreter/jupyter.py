@@ -10,11 +10,13 @@ import hmac
 import json
 import os
 import secrets
+import socket
+import subprocess
 import sys
 import time
 import uuid
 
-from process import Process, Unavailable
+from process import Died, Process, Unavailable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 START_SECONDS = 60
@@ -93,6 +95,40 @@ def spec_find(language):
     raise Unavailable(f"the language '{language}' is not available here: {how}")
 
 
+class Nursery(Process):
+    """A Python that has loaded what each kernel needs, and forks: the second context and all after it
+    come in a few milliseconds, and share its memory. A fork's parent ends at once, so that we, who take
+    in orphans, become it."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = asyncio.Lock()
+        self.sock = None
+
+    def start(self):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        env = {**os.environ, "JPY_PARENT_PID": str(os.getpid()), "PYTHONUNBUFFERED": "1"}
+        self.spawn([sys.executable, os.path.join(HERE, "kernel.py"), "--nursery", str(theirs.fileno())], "/", env,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(theirs.fileno(),))
+        theirs.close()
+        ours.setblocking(False)
+        self.sock = ours
+
+    async def fork(self, file, cwd, out):
+        """The pid of a new kernel; None: there is no nursery any more."""
+        loop = asyncio.get_running_loop()
+        async with self.lock:
+            try:
+                socket.send_fds(self.sock, [json.dumps([file, cwd]).encode()], [out])
+                answer = await self.until(asyncio.ensure_future(loop.sock_recv(self.sock, 64)))
+                return int(answer)
+            except (Died, OSError, ValueError):
+                return None
+
+
+nursery = None  # made by the server
+
+
 class JupyterKernel(Process):
     def __init__(self, language, cwd, run_dir):
         super().__init__()
@@ -144,7 +180,13 @@ class JupyterKernel(Process):
         env = {**os.environ, **extra, "JPY_PARENT_PID": str(os.getpid()), "PYTHONUNBUFFERED": "1"}
         # the process first: it takes longer than all that is to be done here
         r, w = os.pipe()
-        self.spawn(argv, self.cwd, env, stdout=w, stderr=w)
+        pid = None
+        if self.language == "python" and nursery and nursery.alive:
+            pid = await nursery.fork(self.base + ".json", self.cwd, w)
+        if pid:
+            self.adopt(pid)
+        else:
+            self.spawn(argv, self.cwd, env, stdout=w, stderr=w)
         os.close(w)
         self.tasks.append(asyncio.create_task(self._keep_tail(r)))
         self._connect()

@@ -1,6 +1,10 @@
 """One Python context: IPython's kernel, with representations that programs can read: e2b/data of
 DataFrames and e2b/chart of matplotlib figures."""
+import gc
+import json
 import os
+import random
+import socket
 import sys
 import warnings
 
@@ -124,10 +128,40 @@ class App(IPKernelApp):
         super().init_sockets()
 
 
-def main():
+def nursery(sock):
+    """Waits to be told of a kernel's file, directory and output; returns in the kernel."""
+    gc.freeze()
+    while True:
+        data, fds, _, _ = socket.recv_fds(sock, 65536, 1)
+        if not data:
+            os._exit(0)
+        middle = os.fork()
+        if not middle:
+            pid = os.fork()
+            if not pid:
+                return become(sock, *json.loads(data), *fds)
+            sock.send(str(pid).encode())
+            os._exit(0)
+        os.waitpid(middle, 0)
+        for fd in fds:
+            os.close(fd)
+
+
+def become(sock, file, cwd, out):
+    sock.close()
+    os.setsid()
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.close(out)
+    os.chdir(cwd)
+    random.seed()  # else all would have the same
+    return file
+
+
+def main(file):
     app = App.instance()
     # no history file: contexts share the home, and what was typed is kept by who typed it
-    app.initialize(["-f", sys.argv[1], "--HistoryManager.enabled=False", "--colors=NoColor",
+    app.initialize(["-f", file, "--HistoryManager.enabled=False", "--colors=NoColor",
                     "--log-level=ERROR"])
     display = app.shell.display_formatter
     for formatter in (DataFormatter(parent=display), ChartFormatter(parent=display)):
@@ -139,4 +173,7 @@ def main():
     app.start()
 
 
-main()
+if sys.argv[1] == "--nursery":
+    main(nursery(socket.socket(fileno=int(sys.argv[2]))))
+else:
+    main(sys.argv[1])

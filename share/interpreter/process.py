@@ -1,6 +1,7 @@
 """What all contexts have in common: a process of their own that runs cells, can be interrupted, and
 whose death is noticed at once."""
 import asyncio
+import ctypes
 import os
 import signal
 import subprocess
@@ -27,43 +28,80 @@ def death_text(code):
     return f"signal {name}" + (" (out of memory?)" if code == -signal.SIGKILL else "")
 
 
+# ---- who died ------------------------------------------------------------------------------------
+
+PR_SET_CHILD_SUBREAPER = 36
+_known = {}  # pid: Process
+_strays = {}  # pid: status, of those that died before we heard their name
+
+
+def reap_all():
+    """All that ends below us becomes ours to bury: contexts, and what they left behind."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            return
+        code = os.waitstatus_to_exitcode(status)
+        process = _known.pop(pid, None)
+        if process:
+            process.on_death(code)
+        else:
+            _strays[pid] = code
+            if len(_strays) > 64:
+                del _strays[next(iter(_strays))]
+
+
+def reap_begin():
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, reap_all)
+
+
+# ---- a process -----------------------------------------------------------------------------------
+
+
 class Process:
-    """Started in a session of its own, so that signals reach all that it started."""
+    """In a session of its own, so that signals reach all that it started."""
 
     def __init__(self):
-        self.popen = None
+        self.pid = 0
+        self.code = None
         self.dead = None
-        self.pidfd = -1
         self.tail = b""
 
     def spawn(self, argv, cwd, env, stdin=subprocess.DEVNULL, **more):
-        loop = asyncio.get_running_loop()
-        self.dead = loop.create_future()
-        self.popen = subprocess.Popen(argv, cwd=cwd, env=env, stdin=stdin, start_new_session=True, **more)
-        self.pidfd = os.pidfd_open(self.popen.pid)
-        loop.add_reader(self.pidfd, self._on_death)
+        popen = subprocess.Popen(argv, cwd=cwd, env=env, stdin=stdin, start_new_session=True, **more)
+        popen.returncode = 0  # reap_all() waits for it, so that it need not
+        self.adopt(popen.pid)
 
-    def _on_death(self):
-        asyncio.get_running_loop().remove_reader(self.pidfd)
-        os.close(self.pidfd)
-        self.pidfd = -1
-        self.popen.wait()
+    def adopt(self, pid):
+        self.pid = pid
+        self.dead = asyncio.get_running_loop().create_future()
+        if pid in _strays:
+            self.on_death(_strays.pop(pid))
+        else:
+            _known[pid] = self
+
+    def on_death(self, code):
+        self.code = code
         if not self.dead.done():
-            self.dead.set_result(self.popen.returncode)
+            self.dead.set_result(code)
 
     @property
     def alive(self):
         return self.dead is not None and not self.dead.done()
 
     def died(self):
-        words = f"the process of this context ended with {death_text(self.popen.returncode)}"
+        words = f"the process of this context ended with {death_text(self.code)}"
         tail = self.tail.decode("utf-8", "replace").strip()
         return Died(f"{words}; its state is lost, the next execution starts a new one" + (f"\n{tail}" if tail else ""))
 
     def signal(self, number):
         if self.alive:
             try:
-                os.killpg(self.popen.pid, number)
+                os.killpg(self.pid, number)
             except ProcessLookupError:
                 pass
 
@@ -72,14 +110,14 @@ class Process:
 
     async def stop(self):
         """Asks, then insists; what it left behind in its session goes with it."""
-        if self.popen is None:
+        if not self.pid:
             return
         if self.alive:
             self.signal(signal.SIGTERM)
             self.signal(signal.SIGHUP)  # an interactive shell heeds this one only
             await asyncio.wait([self.dead], timeout=STOP_SECONDS)
         try:
-            os.killpg(self.popen.pid, signal.SIGKILL)
+            os.killpg(self.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):
             pass
         await self.dead

@@ -103,7 +103,7 @@ class Piped(Process):
     async def _left(self, emit):
         """It ended by itself: a program may do that. Gives its status."""
         await self._settle()
-        code = self.popen.returncode
+        code = self.code
         if code < 0:
             raise self.died()
         await emit({"type": "stderr", "text": "[the context ended; the next execution starts a new one]\n"})

@@ -25,7 +25,8 @@ import uuid
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from process import Died, Unavailable  # noqa: E402
+import jupyter  # noqa: E402
+from process import Died, Unavailable, reap_begin  # noqa: E402
 
 PORT = 49999
 BODY_MAX = 64 << 20
@@ -52,7 +53,7 @@ def make_kernel(language, cwd, run_dir):
     elif language == "bash":
         from scripts import BashContext as kind
     else:
-        from jupyter import JupyterKernel as kind
+        kind = jupyter.JupyterKernel
     return kind(language, cwd, run_dir)
 
 
@@ -408,6 +409,7 @@ async def main():
     home_bin = os.path.join(os.environ.get("HOME", ""), ".local/bin")
     if home_bin not in os.environ.get("PATH", "").split(":"):
         os.environ["PATH"] = home_bin + ":" + os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    reap_begin()
     contexts = Contexts(run_dir)
     server = Server(contexts)
     port = int(sys.argv[1]) if len(sys.argv) > 1 else PORT
@@ -416,11 +418,13 @@ async def main():
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     # who comes first wants Python, and wants it soon
+    jupyter.nursery = jupyter.Nursery()
+    jupyter.nursery.start()
     first = asyncio.create_task(contexts.default("python").warm())
     await ended.wait()
     listener.close()
     first.cancel()
-    await asyncio.gather(*(c.stop() for c in contexts.all.values()), return_exceptions=True)
+    await asyncio.gather(jupyter.nursery.stop(), *(c.stop() for c in contexts.all.values()), return_exceptions=True)
     try:
         os.rmdir(run_dir)
     except OSError:

@@ -127,7 +127,7 @@ static int out_stat(struct fs_out *o, const char *path, int at, const char *name
 		.link_mode = link_mode,
 		.xattrs = xattrs,
 	};
-	if (link) {
+	if (e.type == FS_LINK) {
 		ssize_t n = readlinkat(at, name, target, sizeof(target) - 1);
 
 		if (n >= 0) {

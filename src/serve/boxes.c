@@ -39,6 +39,8 @@ static int not_there(const char *ref, struct den_err *err)
 
 static int open_id(struct req *r, const char *id, const char *ref, struct den_box **ret, struct den_err *err)
 {
+	if (index_gone(id))
+		return not_there(ref, err);
 	if (den_box_open(req_den(r), id, ret, err) == 0)
 		return 0;
 	if (err->code != DEN_NOT_FOUND)
@@ -147,10 +149,13 @@ int boxes_delete(struct req *r, struct den_box *box, struct den_err *err)
 
 	(void)r;
 	snprintf(id, sizeof(id), "%s", den_box_id(box));
-	if (den_box_delete(box, true, err) < 0 && err->code != DEN_NOT_FOUND)
-		return -1;
+	/* a client whose stream ends now looks at once whether the box is there: it is not */
 	index_forget(id);
 	http_kick_box(id);
+	if (den_box_delete(box, true, err) < 0 && err->code != DEN_NOT_FOUND) {
+		index_unforget(id);
+		return -1;
+	}
 	(void)ports_forget(id, 0, NULL);
 	return 0;
 }

@@ -47,4 +47,5 @@ bool boxes_traffic(const char *id, struct box_traffic *ret);
 /* main.c: the index and the thread that keeps it fresh. */
 int boxes_start(struct den_err *err);
 void boxes_stop(void);
+void boxes_count(size_t ret[static 3]); /* running, paused, stopped: for /metrics */
 bool boxes_ready(void); /* the index has been read once */

@@ -5,8 +5,8 @@
 #include "route.h"
 
 struct http_listen {
-	int fd;	    /* a listening socket, TCP or unix, bound by the caller (or by systemd); the engine owns it */
-	bool tls;   /* with the certificate below */
+	int fd; /* a listening socket, TCP or unix, bound by the caller (or by systemd); the engine owns it */
+	bool tls; /* with the certificate below */
 };
 
 struct http_options {
@@ -25,14 +25,18 @@ struct http_options {
 	/* Adds lines to /metrics, in Prometheus' text (boxes by state). May be NULL. */
 	void (*gauges)(struct buf *out);
 
-	unsigned workers;      /* most requests at the same time; 0: 2048 */
-	unsigned connections;  /* most connections of each listener; 0: 8192 */
-	unsigned per_peer;     /* of them from one address that is not loopback; 0: 1024 */
-	unsigned header_ms;    /* so long may a client take for its headers; 0: 10,000 */
-	unsigned body_rate;    /* bytes a second that a body must have that is held in memory; 0: 512 */
-	unsigned idle_s;       /* kept-alive connections are closed after so long; 0: 660 */
+	unsigned workers; /* most requests at the same time; 0: 2048 */
+	unsigned connections; /* most connections of each listener; 0: 8192 */
+	unsigned per_peer; /* of them from one address that is not loopback; 0: 1024 */
+	unsigned header_ms; /* so long may a client take for its headers; 0: 10,000 */
+	unsigned
+		body_rate; /* bytes a second that a body must have that is held in memory; 0: 512 */
+	unsigned idle_s; /* kept-alive connections are closed after so long; 0: 660 */
 };
 
+/* Opens what is needed by name later, while that is still possible: before main() shuts the files. May be left
+ * out; then /metrics lacks the resident memory. */
+void http_prepare(void);
 /* Listens; returns at once. Once in a process. Everything in *o is copied or must stay. */
 int http_start(const struct http_options *o, struct den_err *err);
 /* Stops accepting, tells req_wait() REQ_STOP, waits up to grace_ms for requests to end, then cuts the rest.

@@ -49,7 +49,7 @@ struct events_sub {
 	char *kinds;   /* NULL: all */
 	uint64_t next; /* number of the next to look at */
 	uint64_t lost;
-	bool away;     /* what it saw last was before this server */
+	bool away;     /* what it saw last is no longer in the ring */
 };
 
 static struct {
@@ -91,10 +91,16 @@ static bool sub_wants(const struct events_sub *s, const struct event *e)
 
 /* ---- writing ---- */
 
+/* Who has not seen it yet, and would have, is told that it lost one. */
 static void ring_drop(void)
 {
 	struct event *e = &bus.ring[bus.first % RING];
 
+	list_for_each(l, &bus.subs) {
+		struct events_sub *s = CONTAINER_OF(l, struct events_sub, link);
+
+		s->lost += s->next <= e->number && sub_wants(s, e);
+	}
 	bus.bytes -= e->len;
 	free(e->text);
 	e->text = NULL;
@@ -183,9 +189,9 @@ struct events_sub *events_subscribe(
 	pthread_mutex_lock(&bus.lock);
 	ring_begin();
 	s->next = after ? MIN(after + 1, bus.next) : bus.next;
-	if (s->next < bus.began) {
+	if (s->next < bus.first) { /* from before this server, or too long ago: nobody knows how many */
 		s->away = true;
-		s->next = bus.began;
+		s->next = bus.first;
 	}
 	list_append(&bus.subs, &s->link);
 	pthread_mutex_unlock(&bus.lock);
@@ -217,10 +223,7 @@ char *events_next(struct events_sub *s, uint64_t *ret_number)
 	char *text = NULL;
 
 	pthread_mutex_lock(&bus.lock);
-	if (s->next < bus.first) {
-		s->lost += bus.first - s->next;
-		s->next = bus.first;
-	}
+	s->next = MAX(s->next, bus.first);
 	if (s->lost || s->away) {
 		text = lost_text(s, ret_number);
 	} else {

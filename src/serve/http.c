@@ -24,7 +24,8 @@ static void lock_init(pthread_mutex_t *m)
 
 void *on_uri(void *cls, const char *uri, struct MHD_Connection *c)
 {
-	const union MHD_ConnectionInfo *info = MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
 	struct req *r = calloc(1, sizeof(*r));
 
 	if (!r || !info)
@@ -89,7 +90,8 @@ static enum MHD_Result launch(struct req *r)
 	r->launched = false;
 	r->fail_status = 503;
 	req_set(r, "Retry-After", "1");
-	den_fail(&err, DEN_LIMIT, 0, "the server has as many requests as it can hold; try again in a second");
+	den_fail(&err, DEN_LIMIT, 0,
+		"the server has as many requests as it can hold; try again in a second");
 	refuse(r, &err);
 	return MHD_YES;
 }
@@ -119,7 +121,8 @@ static enum MHD_Result first_call(struct req *r, const char *method, const char 
 		return respond(r);
 	}
 	if (r->chunked)
-		r->close = true; /* MHD reads chunks too kindly (bare LF): what follows is nobody's next request */
+		r->close =
+			true; /* MHD reads chunks too kindly (bare LF): what follows is nobody's next request */
 	if (route_open(r, &err) < 0)
 		refuse(r, &err);
 	conn_phase(r->conn, r->has_body ? CONN_BODY : CONN_BUSY);
@@ -146,7 +149,8 @@ static enum MHD_Result on_body(struct req *r, const char *data, size_t *size)
 	if (r->cut)
 		return MHD_NO;
 	conn_body(r->conn, n, max != SIZE_MAX);
-	if (r->answer == ANSWER_WHOLE || r->ended || r->up_over || r->drain) { /* nobody wants it any more */
+	if (r->answer == ANSWER_WHOLE || r->ended || r->up_over ||
+		r->drain) { /* nobody wants it any more */
 		r->drained += n;
 		*size = 0;
 		return r->drained > HTTP_DRAIN ? MHD_NO : MHD_YES;
@@ -170,7 +174,8 @@ static enum MHD_Result on_body(struct req *r, const char *data, size_t *size)
 /* Called without data: the first call again, or the last one, perhaps again. */
 static enum MHD_Result on_turn(struct req *r)
 {
-	if (r->cut && (r->answer != ANSWER_STREAM || !r->status)) /* of a stream, the half that is there goes out */
+	if (r->cut && (r->answer != ANSWER_STREAM ||
+			      !r->status)) /* of a stream, the half that is there goes out */
 		return MHD_NO;
 	if (r->at == AT_HEAD) {
 		if (r->answer != ANSWER_NONE) {
@@ -203,7 +208,9 @@ enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url,
 	if (!r)
 		return MHD_NO;
 	pthread_mutex_lock(&r->lock);
-	result = !r->seen ? first_call(r, method, version) : *size ? on_body(r, data, size) : on_turn(r);
+	result = !r->seen ? first_call(r, method, version)
+		 : *size  ? on_body(r, data, size)
+			  : on_turn(r);
 	pthread_mutex_unlock(&r->lock);
 	return result;
 }
@@ -215,7 +222,8 @@ static void access_log(const struct req *r, int64_t ns, bool whole)
 	log_begin(&l, "info", "request");
 	json_u64(&l.j, "number", r->number);
 	json_str(&l.j, "method", r->method ? r->method : "-");
-	json_str(&l.j, "path", r->path ? r->path : "-"); /* never the query: signatures and tokens are there */
+	/* never the query: signatures and tokens are there */
+	json_bytes(&l.j, "path", r->path ? r->path : "-", r->path ? strnlen(r->path, 500) : 1);
 	json_str(&l.j, "dialect", r->dialect ? r->dialect->name : "-");
 	json_i64(&l.j, "status", r->status);
 	json_i64(&l.j, "ms", ns / NS_PER_MS);
@@ -229,7 +237,8 @@ static void access_log(const struct req *r, int64_t ns, bool whole)
 	log_end(&l);
 }
 
-void on_completed(void *cls, struct MHD_Connection *c, void **con_cls, enum MHD_RequestTerminationCode code)
+void on_completed(
+	void *cls, struct MHD_Connection *c, void **con_cls, enum MHD_RequestTerminationCode code)
 {
 	struct req *r = *con_cls;
 	int64_t ns;
@@ -265,7 +274,8 @@ static void stream_broken(struct req *r, const struct den_err *err)
 	gone = r->gone;
 	pthread_mutex_unlock(&r->lock);
 	if (!gone)
-		log_line("warn", "stream", "request %llu was cut: %s", (unsigned long long)r->number, err->msg);
+		log_line("warn", "stream", "request %llu was cut: %s",
+			(unsigned long long)r->number, err->msg);
 	req_cut(r);
 }
 

@@ -48,8 +48,8 @@ void req_set_fail_status(struct req *r, int status)
 
 static bool ours(const char *name)
 {
-	static const char *const names[] = { "Content-Length", "Transfer-Encoding", "Connection", "Date", "Keep-Alive",
-		"Upgrade", "Trailer" };
+	static const char *const names[] = { "Content-Length", "Transfer-Encoding", "Connection",
+		"Date", "Keep-Alive", "Upgrade", "Trailer" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		if (!strcasecmp(name, names[i]))
@@ -75,14 +75,15 @@ void req_set(struct req *r, const char *header, const char *value)
 {
 	for (const char *p = value; *p; p++)
 		if ((unsigned char)*p < ' ' && *p != '\t') {
-			log_line("warn", "answer", "request %llu: a value of %s with control characters was left out",
+			log_line("warn", "answer",
+				"request %llu: a value of %s with control characters was left out",
 				(unsigned long long)r->number, header);
 			return;
 		}
 	if (ours(header) || strpbrk(header, "\r\n: ") || r->queued)
 		return;
-	if (strcasecmp(header, "Set-Cookie") && strcasecmp(header, "Vary") && strcasecmp(header, "Link") &&
-		strcasecmp(header, "WWW-Authenticate"))
+	if (strcasecmp(header, "Set-Cookie") && strcasecmp(header, "Vary") &&
+		strcasecmp(header, "Link") && strcasecmp(header, "WWW-Authenticate"))
 		out_remove(&r->out, header);
 	buf_add(&r->out, header, strlen(header) + 1);
 	buf_add(&r->out, value, strlen(value) + 1);
@@ -174,10 +175,12 @@ enum MHD_Result respond(struct req *r)
 	else if (r->answer == ANSWER_UPGRADE)
 		upgrade_respond(r, &m);
 	else if (r->down_length < 0 && (r->head_only || r->status == 204 || r->status == 304))
-		m = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT); /* MHD would send the last chunk */
+		m = MHD_create_response_from_buffer(
+			0, "", MHD_RESPMEM_PERSISTENT); /* MHD would send the last chunk */
 	else
 		m = MHD_create_response_from_callback(
-			r->down_length < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)r->down_length, 32 << 10, on_take, r, NULL);
+			r->down_length < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)r->down_length, 32 << 10,
+			on_take, r, NULL);
 	if (!m)
 		return MHD_NO;
 	headers_put(r, m);
@@ -264,8 +267,9 @@ int req_reply_json(struct req *r, int status, json_t *take)
 
 	json_decref(take);
 	if (!text) {
-		static const char sorry[] = "{\"error\":{\"code\":\"internal\",\"message\":\"the answer could not be "
-					    "written as JSON\"}}";
+		static const char sorry[] =
+			"{\"error\":{\"code\":\"internal\",\"message\":\"the answer could not be "
+			"written as JSON\"}}";
 
 		log_line("error", "answer", "%s %s: no JSON to answer with", r->method, r->path);
 		return req_reply(r, 500, "application/json", sorry, sizeof(sorry) - 1);
@@ -328,7 +332,8 @@ int req_write(struct req *r, const void *p, size_t n, struct den_err *err)
 	if (r->answer != ANSWER_STREAM || r->ended)
 		result = den_fail(err, DEN_INTERNAL, 0, "no stream has begun");
 	else if (r->down_length >= 0 && n > (uint64_t)r->down_length - r->down_total)
-		result = den_fail(err, DEN_INTERNAL, 0, "more is written than the length that was told");
+		result = den_fail(
+			err, DEN_INTERNAL, 0, "more is written than the length that was told");
 	while (!result && n) {
 		size_t put;
 
@@ -357,7 +362,8 @@ void req_end(struct req *r)
 	if (r->answer == ANSWER_STREAM && !r->ended) {
 		r->ended = true;
 		/* a promise of more that was not kept must not look like an end */
-		if (r->down_length >= 0 && r->down_total != (uint64_t)r->down_length && !r->head_only)
+		if (r->down_length >= 0 && r->down_total != (uint64_t)r->down_length &&
+			!r->head_only)
 			r->cut = true;
 		metrics_stream(-1);
 		req_resume(r);

@@ -1,6 +1,8 @@
 /* The body of a request, as handlers read it. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "http_int.h"
 #include "json_scan.h"
@@ -15,6 +17,20 @@ static void body_go_on(struct req *r)
 	}
 }
 
+/* An upload that pauses gives its buffer back. */
+static void body_wait(struct req *r)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec++;
+	if (r->up.cap && pthread_cond_timedwait(&r->cond, &r->lock, &until) != ETIMEDOUT)
+		return;
+	ring_trim(&r->up);
+	if (!r->up.len && !r->up_end && !r->up_over && !r->gone && !r->cut && !r->drain)
+		pthread_cond_wait(&r->cond, &r->lock);
+}
+
 ssize_t req_read(struct req *r, void *p, size_t n, struct den_err *err)
 {
 	ssize_t result = -1;
@@ -23,7 +39,8 @@ ssize_t req_read(struct req *r, void *p, size_t n, struct den_err *err)
 	for (;;) {
 		if (r->up_over) {
 			r->fail_status = 413;
-			den_fail(err, DEN_LIMIT, 0, "the body is larger than the %zu bytes that are allowed here",
+			den_fail(err, DEN_LIMIT, 0,
+				"the body is larger than the %zu bytes that are allowed here",
 				r->route->max_body);
 			break;
 		}
@@ -35,7 +52,9 @@ ssize_t req_read(struct req *r, void *p, size_t n, struct den_err *err)
 			break;
 		}
 		if (r->drain) {
-			den_fail(err, DEN_CONFLICT, 0, "the answer was longer than what could be kept until the body is in");
+			den_fail(err, DEN_CONFLICT, 0,
+				"the answer was longer than what could be kept until the body is "
+				"in");
 			break;
 		}
 		if (r->up_end || !r->has_body) {
@@ -43,12 +62,13 @@ ssize_t req_read(struct req *r, void *p, size_t n, struct den_err *err)
 			break;
 		}
 		if (r->gone || r->cut) {
-			den_fail(err, DEN_CONFLICT, 0, "the client hung up before its body was complete");
+			den_fail(err, DEN_CONFLICT, 0,
+				"the client hung up before its body was complete");
 			break;
 		}
 		r->body_wanted = true;
 		body_go_on(r);
-		pthread_cond_wait(&r->cond, &r->lock);
+		body_wait(r);
 	}
 	pthread_mutex_unlock(&r->lock);
 	return result;
@@ -68,8 +88,8 @@ int req_body(struct req *r, size_t max, struct buf *ret, struct den_err *err)
 			break;
 		if ((size_t)n > max - b.len) {
 			r->fail_status = 413;
-			return den_fail(err, DEN_LIMIT, 0, "the body is larger than the %zu bytes that are allowed here",
-				max);
+			return den_fail(err, DEN_LIMIT, 0,
+				"the body is larger than the %zu bytes that are allowed here", max);
 		}
 		buf_add(&b, part, (size_t)n);
 	}

@@ -76,9 +76,11 @@ static void text_of(const struct sockaddr *a, char out[static 64])
 	char ip[INET6_ADDRSTRLEN] = "";
 
 	if (a->sa_family == AF_INET)
-		inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)a)->sin_addr, ip, sizeof(ip));
+		inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)a)->sin_addr, ip,
+			sizeof(ip));
 	else if (a->sa_family == AF_INET6)
-		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, ip, sizeof(ip));
+		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)a)->sin6_addr, ip,
+			sizeof(ip));
 	snprintf(out, 64, "%s", *ip ? ip : "unix");
 }
 
@@ -93,8 +95,7 @@ static struct peer *peer_find(const struct in6_addr *key, bool make)
 	slot = &peers[h % PEER_SLOTS];
 	if (!slot->next)
 		list_init(slot);
-	list_for_each(l, slot)
-	{
+	list_for_each (l, slot) {
 		p = CONTAINER_OF(l, struct peer, link);
 		if (!memcmp(&p->key, key, sizeof(*key)))
 			return p;
@@ -146,8 +147,10 @@ static uint64_t bytes_received(int fd)
 
 static void conn_start(struct MHD_Connection *m, bool tls, void **ctx)
 {
-	const union MHD_ConnectionInfo *fd = MHD_get_connection_info(m, MHD_CONNECTION_INFO_CONNECTION_FD);
-	const union MHD_ConnectionInfo *addr = MHD_get_connection_info(m, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	const union MHD_ConnectionInfo *fd =
+		MHD_get_connection_info(m, MHD_CONNECTION_INFO_CONNECTION_FD);
+	const union MHD_ConnectionInfo *addr =
+		MHD_get_connection_info(m, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
 	struct conn *c = calloc(1, sizeof(*c));
 	struct in6_addr key;
 	int one = 1;
@@ -186,7 +189,8 @@ static void linger_begin(int fd)
 	lingering[lingering_n++].until = clock_mono_ns() + LINGER_NS;
 }
 
-void on_connection(void *cls, struct MHD_Connection *m, void **ctx, enum MHD_ConnectionNotificationCode code)
+void on_connection(
+	void *cls, struct MHD_Connection *m, void **ctx, enum MHD_ConnectionNotificationCode code)
 {
 	struct conn *c = *ctx;
 
@@ -250,7 +254,7 @@ size_t conns_count(void)
 void conns_cut(void)
 {
 	pthread_mutex_lock(&conns_lock);
-	list_for_each(l, &conns)
+	list_for_each (l, &conns)
 		shutdown(CONTAINER_OF(l, struct conn, link)->fd, SHUT_RDWR);
 	pthread_mutex_unlock(&conns_lock);
 }
@@ -283,8 +287,7 @@ static const char *too_slow(struct conn *c, int64_t now)
 
 static void reap(int64_t now)
 {
-	list_for_each(l, &conns)
-	{
+	list_for_each (l, &conns) {
 		struct conn *c = CONTAINER_OF(l, struct conn, link);
 		const char *what = too_slow(c, now);
 

@@ -56,8 +56,8 @@ static bool is_break(const char *p, const char *end)
 	return end - p >= 2 && !p[0] && !p[1];
 }
 
-static bool head_exact(const struct req *r, const struct found *f, const char *method, const char *version,
-	size_t size)
+static bool head_exact(const struct req *r, const struct found *f, const char *method,
+	const char *version, size_t size)
 {
 	const char *p = method, *end = method + size;
 	size_t uri_n = strlen(r->uri);
@@ -96,7 +96,8 @@ static bool value_clean(const char *s, size_t n)
 static int refuse(struct req *r, int status, const char *why, struct den_err *err)
 {
 	r->fail_status = status;
-	return den_fail(err, status == 431 || status == 414 ? DEN_LIMIT : DEN_INVALID, 0, "%s", why);
+	return den_fail(
+		err, status == 431 || status == 414 ? DEN_LIMIT : DEN_INVALID, 0, "%s", why);
 }
 
 /* What decides where this request ends, and whose it is. */
@@ -118,7 +119,8 @@ static int framing_check(struct req *r, struct den_err *err)
 		if (!strcasecmp(name, "Transfer-Encoding")) {
 			encodings++;
 			if (strcasecmp(value, "chunked"))
-				return refuse(r, 501, "the only Transfer-Encoding here is chunked", err);
+				return refuse(
+					r, 501, "the only Transfer-Encoding here is chunked", err);
 			r->chunked = r->has_body = true;
 		}
 	}
@@ -127,7 +129,8 @@ static int framing_check(struct req *r, struct den_err *err)
 	if (encodings && r->old)
 		return refuse(r, 400, "Transfer-Encoding needs HTTP/1.1", err);
 	if (hosts > 1 || (!hosts && !r->old))
-		return refuse(r, 400, hosts ? "more than one Host header" : "the Host header is missing", err);
+		return refuse(r, 400,
+			hosts ? "more than one Host header" : "the Host header is missing", err);
 	return 0;
 }
 
@@ -137,7 +140,8 @@ static int target_check(struct req *r, struct den_err *err)
 
 	for (const char *p = r->uri; *p; p++)
 		if ((unsigned char)*p <= ' ' || (unsigned char)*p == 0x7f || *p == '#')
-			return refuse(r, 400, "the address holds characters that must be %-encoded", err);
+			return refuse(
+				r, 400, "the address holds characters that must be %-encoded", err);
 	if (r->uri[0] != '/' && strcmp(r->uri, "*"))
 		return refuse(r, 400, "the address in the first line must begin with '/'", err);
 	mark = strchr(r->uri, '?');
@@ -200,12 +204,14 @@ int head_read(struct req *r, const char *method, const char *version, struct den
 	if (MHD_get_version()[0] == '0' && strcmp(MHD_get_version(), "0.9.77") < 0 &&
 		!head_exact(r, &f, method, version, size->header_size))
 		return refuse(r, 400,
-			"the headers are not written as HTTP/1.1 prescribes (CR LF after each line, no folding, no NUL)",
+			"the headers are not written as HTTP/1.1 prescribes (CR LF after each "
+			"line, no folding, no NUL)",
 			err);
 	for (size_t i = 0; i < f.n; i++)
 		if (!is_token(f.list[i].name, f.list[i].name_n) ||
 			!value_clean(f.list[i].value, f.list[i].value_n))
-			return refuse(r, 400, "a header has a name or value that HTTP/1.1 does not allow", err);
+			return refuse(r, 400,
+				"a header has a name or value that HTTP/1.1 does not allow", err);
 	if (head_copy(r, &f, method, err) < 0 || target_check(r, err) < 0)
 		return -1;
 	r->head_only = !strcmp(r->method, "HEAD");

@@ -32,7 +32,8 @@
 #include "ring.h"
 
 #define HTTP_URI_MAX 16384
-#define HTTP_POOL (40 << 10) /* MHD's memory for a connection: headers, read buffer. MHD clears it after each
+#define HTTP_POOL                                                                                  \
+	(40 << 10) /* MHD's memory for a connection: headers, read buffer. MHD clears it after each
 				request, so it is all touched, and what 1,000 idle connections cost */
 #define HTTP_HEAD_MAX (32 << 10)
 #define HTTP_RING (256 << 10)
@@ -52,12 +53,12 @@ struct conn {
 	struct peer *peer;
 	/* what the reaper looks at; conns_lock */
 	enum { CONN_IDLE, CONN_HEAD, CONN_BODY, CONN_BUSY } phase;
-	bool used;	   /* has had a request */
-	int64_t since;	   /* of the phase, or of the first byte of a next request */
+	bool used; /* has had a request */
+	int64_t since; /* of the phase, or of the first byte of a next request */
 	uint64_t received; /* TCP's count when the last request ended */
-	uint64_t body;	   /* bytes since then, CONN_BODY */
-	bool rated;	   /* the body has a minimum rate */
-	bool linger;	   /* there may be bytes that nobody read: a plain close() would take the answer back */
+	uint64_t body; /* bytes since then, CONN_BODY */
+	bool rated; /* the body has a minimum rate */
+	bool linger; /* there may be bytes that nobody read: a plain close() would take the answer back */
 };
 
 struct worker;
@@ -71,9 +72,9 @@ struct req {
 	int64_t began;
 
 	/* what was asked; constant once the worker has it */
-	char *uri;	/* as sent; the '?' is a NUL then */
+	char *uri; /* as sent; the '?' is a NUL then */
 	bool uri_long;
-	char *head;	/* memory of method, headers */
+	char *head; /* memory of method, headers */
 	const char *method, *path, *raw_query;
 	struct pair *headers, *query;
 	size_t n_headers, n_query;
@@ -94,7 +95,7 @@ struct req {
 	struct MHD_Connection *c; /* NULL once MHD is done with it */
 	struct conn *conn;
 	int at;
-	bool seen;	/* HTTP thread: the first call has been */
+	bool seen; /* HTTP thread: the first call has been */
 	bool launched, suspended, body_wanted, gone, stop, kicked;
 	bool up_end, up_over, drain /* the rest of the body is nobody's */;
 	uint64_t up_total, drained, down_total;
@@ -113,7 +114,7 @@ struct req {
 
 	/* the worker's own */
 	struct worker *worker;
-	bool polling;	 /* lock: it is in poll(): wake it through its eventfd */
+	bool polling; /* lock: it is in poll(): wake it through its eventfd */
 	struct watch *watch;
 	size_t place; /* among all; reqs_lock */
 };
@@ -122,7 +123,8 @@ struct req {
 enum MHD_Result on_request(void *cls, struct MHD_Connection *c, const char *url, const char *method,
 	const char *version, const char *data, size_t *size, void **con_cls);
 void *on_uri(void *cls, const char *uri, struct MHD_Connection *c);
-void on_completed(void *cls, struct MHD_Connection *c, void **con_cls, enum MHD_RequestTerminationCode code);
+void on_completed(
+	void *cls, struct MHD_Connection *c, void **con_cls, enum MHD_RequestTerminationCode code);
 void req_unref(struct req *r);
 void req_run(struct req *r); /* in a worker */
 
@@ -143,7 +145,8 @@ enum MHD_Result upgrade_respond(struct req *r, struct MHD_Response **ret);
 void upgrade_end(struct req *r);
 
 /* ---- http_conn.c ---- */
-void on_connection(void *cls, struct MHD_Connection *c, void **ctx, enum MHD_ConnectionNotificationCode code);
+void on_connection(
+	void *cls, struct MHD_Connection *c, void **ctx, enum MHD_ConnectionNotificationCode code);
 enum MHD_Result on_accept(void *cls, const struct sockaddr *addr, socklen_t len);
 void conn_phase(struct conn *c, int phase);
 void conn_body(struct conn *c, size_t n, bool rated);
@@ -169,12 +172,13 @@ void watch_end(struct req *r);
 /* poll() of at most 3, which also ends for REQ_GONE, REQ_STOP, REQ_KICK: those bits. Worker. */
 struct pollfd;
 int req_poll(struct req *r, struct pollfd *p, size_t n, int timeout_ms);
-void reqs_add(struct req *r);	 /* that have a worker */
+void reqs_add(struct req *r); /* that have a worker */
 void reqs_remove(struct req *r);
 size_t reqs_count(void);
 void reqs_stop(bool cut); /* REQ_STOP for all; cut: their clients count as gone */
-extern atomic_bool http_stopping, http_closing; /* the second: no new requests, not even on old connections */
-extern atomic_int http_open;		       /* requests that MHD has not completed */
+extern atomic_bool http_stopping,
+	http_closing; /* the second: no new requests, not even on old connections */
+extern atomic_int http_open; /* requests that MHD has not completed */
 
 /* ---- metrics.c ---- */
 void metrics_start(void);

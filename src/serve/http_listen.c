@@ -39,7 +39,8 @@ static int bind_unix(const char *path, mode_t mode, int *ret, struct den_err *er
 		return den_fail(err, DEN_CONFLICT, 0, "somebody listens on %s already", path);
 	unlink(path);
 	old = umask(0777 & ~mode);
-	failed = fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, BACKLOG) < 0;
+	failed =
+		fd < 0 || bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, BACKLOG) < 0;
 	umask(old);
 	if (failed)
 		return den_fail_sys(err, errno, "listen on %s", path);
@@ -58,8 +59,8 @@ static int bind_tcp(const struct addrinfo *a, const char *where, int *ret, struc
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
 	if (fd < 0 || bind(fd, a->ai_addr, a->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0) {
 		if (errno == EADDRINUSE)
-			return den_fail(err, DEN_CONFLICT, errno, "listen on %s; choose another port with --listen",
-				where);
+			return den_fail(err, DEN_CONFLICT, errno,
+				"listen on %s; choose another port with --listen", where);
 		return den_fail_sys(err, errno, "listen on %s", where);
 	}
 	*ret = fd_take(&fd);
@@ -69,7 +70,8 @@ static int bind_tcp(const struct addrinfo *a, const char *where, int *ret, struc
 int http_bind(const char *where, mode_t mode, int *ret, struct den_err *err)
 {
 	struct addrinfo hint = { .ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV,
-		.ai_socktype = SOCK_STREAM }, *list = NULL;
+		.ai_socktype = SOCK_STREAM },
+			*list = NULL;
 	char host[64];
 	const char *colon = strrchr(where, ':');
 	size_t n = colon ? (size_t)(colon - where) : 0;
@@ -78,8 +80,8 @@ int http_bind(const char *where, mode_t mode, int *ret, struct den_err *err)
 	if (where[0] == '/')
 		return bind_unix(where, mode, ret, err);
 	if (!colon || n >= sizeof(host))
-		return den_fail(err, DEN_INVALID, 0, "'%s' is no address to listen on; it looks like 127.0.0.1:2600",
-			where);
+		return den_fail(err, DEN_INVALID, 0,
+			"'%s' is no address to listen on; it looks like 127.0.0.1:2600", where);
 	snprintf(host, sizeof(host), "%.*s", (int)n, where);
 	if (host[0] == '[' && n > 2 && host[n - 1] == ']') {
 		memmove(host, host + 1, n - 2);
@@ -88,8 +90,8 @@ int http_bind(const char *where, mode_t mode, int *ret, struct den_err *err)
 	if (!strcmp(host, "localhost"))
 		strcpy(host, "127.0.0.1");
 	if (getaddrinfo(*host ? host : NULL, colon + 1, &hint, &list) || !list)
-		return den_fail(err, DEN_INVALID, 0, "'%s' is no address to listen on; it looks like 127.0.0.1:2600",
-			where);
+		return den_fail(err, DEN_INVALID, 0,
+			"'%s' is no address to listen on; it looks like 127.0.0.1:2600", where);
 	result = bind_tcp(list, where, ret, err);
 	freeaddrinfo(list);
 	return result;
@@ -111,7 +113,8 @@ static void on_panic(void *cls, const char *file, unsigned line, const char *why
 
 static int listener_start(const struct http_listen *l, struct den_err *err)
 {
-	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | MHD_USE_ITC;
+	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+			 MHD_ALLOW_UPGRADE | MHD_USE_ITC;
 	struct MHD_OptionItem tls[] = {
 		{ MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)http_opt.tls_cert },
 		{ MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)http_opt.tls_key },
@@ -126,15 +129,17 @@ static int listener_start(const struct http_listen *l, struct den_err *err)
 	if (l->tls && (!http_opt.tls_cert || !http_opt.tls_key))
 		return den_fail(err, DEN_INVALID, 0, "TLS needs a certificate and its key");
 	if (l->tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-		return den_fail(err, DEN_UNSUPPORTED, 0, "this libmicrohttpd was built without TLS");
+		return den_fail(
+			err, DEN_UNSUPPORTED, 0, "this libmicrohttpd was built without TLS");
 	if (l->tls)
 		flags |= MHD_USE_TLS;
 	fd_set_nonblock(l->fd, true);
-	d = MHD_start_daemon(flags, 0, on_accept, NULL, on_request, NULL, MHD_OPTION_ARRAY, l->tls ? tls : none,
-		MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_LIMIT, http_opt.connections,
-		MHD_OPTION_CONNECTION_TIMEOUT, http_opt.idle_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL,
-		MHD_OPTION_NOTIFY_CONNECTION, on_connection, l->tls ? &http_opt : NULL, MHD_OPTION_NOTIFY_COMPLETED,
-		on_completed, NULL, MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL, MHD_OPTION_UNESCAPE_CALLBACK,
+	d = MHD_start_daemon(flags, 0, on_accept, NULL, on_request, NULL, MHD_OPTION_ARRAY,
+		l->tls ? tls : none, MHD_OPTION_LISTEN_SOCKET, l->fd, MHD_OPTION_CONNECTION_LIMIT,
+		http_opt.connections, MHD_OPTION_CONNECTION_TIMEOUT, http_opt.idle_s,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL, MHD_OPTION_NOTIFY_CONNECTION,
+		on_connection, l->tls ? &http_opt : NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+		NULL, MHD_OPTION_URI_LOG_CALLBACK, on_uri, NULL, MHD_OPTION_UNESCAPE_CALLBACK,
 		no_unescape, NULL,
 #if MHD_VERSION >= 0x00097700
 		MHD_OPTION_CLIENT_DISCIPLINE_LVL, 1,
@@ -143,9 +148,10 @@ static int listener_start(const struct http_listen *l, struct den_err *err)
 #endif
 		MHD_OPTION_END);
 	if (!d)
-		return den_fail(err, l->tls ? DEN_INVALID : DEN_INTERNAL, 0, l->tls
-				? "the server could not be started; are certificate and key PEM, and do they belong together?"
-				: "the HTTP server could not be started");
+		return den_fail(err, l->tls ? DEN_INVALID : DEN_INTERNAL, 0,
+			l->tls ? "the server could not be started; are certificate and key PEM, "
+				 "and do they belong together?"
+			       : "the HTTP server could not be started");
 	listeners[listeners_n].fd = l->fd;
 	listeners[listeners_n++].d = d;
 	return 0;
@@ -204,7 +210,8 @@ void http_stop(unsigned grace_ms)
 	http_closing = true;
 	reqs_stop(true);
 	wait_until_none(200);
-	if (reqs_count() || http_open) { /* somebody is deep in libden, or sends to a client that does not read:
+	if (reqs_count() ||
+		http_open) { /* somebody is deep in libden, or sends to a client that does not read:
 					    MHD cannot be stopped under them */
 		conns_cut();
 		return;

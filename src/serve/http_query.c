@@ -45,14 +45,15 @@ const char *req_header(const struct req *r, const char *name)
 	return NULL;
 }
 
-void req_each_header(const struct req *r, void (*fn)(const char *name, const char *value, void *user), void *user)
+void req_each_header(const struct req *r,
+	void (*fn)(const char *name, const char *value, void *user), void *user)
 {
 	for (size_t i = 0; i < r->n_headers; i++)
 		fn(r->headers[i].name, r->headers[i].value, user);
 }
 
-int req_query_u64(const struct req *r, const char *name, uint64_t max, uint64_t otherwise, uint64_t *ret,
-	struct den_err *err)
+int req_query_u64(const struct req *r, const char *name, uint64_t max, uint64_t otherwise,
+	uint64_t *ret, struct den_err *err)
 {
 	const char *text = req_query(r, name);
 
@@ -79,13 +80,16 @@ bool req_query_known(const struct req *r, const char *const *names, struct den_e
 			k++;
 		if (k == n) {
 			near = parse_nearest(name, names, n);
-			den_fail(err, DEN_INVALID, 0, near ? "unknown query parameter '%.60s'; did you mean '%s'?"
-							   : "unknown query parameter '%.60s'", name, near);
+			den_fail(err, DEN_INVALID, 0,
+				near ? "unknown query parameter '%.60s'; did you mean '%s'?"
+				     : "unknown query parameter '%.60s'",
+				name, near);
 			return false;
 		}
 		for (size_t other = 0; other < i; other++)
 			if (!strcmp(r->query[other].name, name)) {
-				den_fail(err, DEN_INVALID, 0, "the query parameter '%s' is given twice", name);
+				den_fail(err, DEN_INVALID, 0,
+					"the query parameter '%s' is given twice", name);
 				return false;
 			}
 	}

@@ -7,8 +7,8 @@
 #include "fd.h"
 #include "http_int.h"
 
-static void on_upgrade(void *cls, struct MHD_Connection *c, void *con_cls, const char *extra, size_t extra_n,
-	MHD_socket sock, struct MHD_UpgradeResponseHandle *urh)
+static void on_upgrade(void *cls, struct MHD_Connection *c, void *con_cls, const char *extra,
+	size_t extra_n, MHD_socket sock, struct MHD_UpgradeResponseHandle *urh)
 {
 	struct req *r = con_cls;
 	int fd = -1, one = 1;
@@ -18,7 +18,8 @@ static void on_upgrade(void *cls, struct MHD_Connection *c, void *con_cls, const
 		fd = fcntl(sock, F_DUPFD_CLOEXEC, 3);
 	if (fd >= 0) {
 		fd_set_nonblock(fd, false);
-		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* MHD has just taken it off */
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one,
+			sizeof(one)); /* MHD has just taken it off */
 	}
 	pthread_mutex_lock(&r->lock);
 	r->urh = urh;

@@ -17,7 +17,8 @@ struct watch {
 };
 
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct list watches[WATCH_SLOTS]; /* by box; an empty slot has next NULL until it is first used */
+static struct list
+	watches[WATCH_SLOTS]; /* by box; an empty slot has next NULL until it is first used */
 
 /* All that have a worker, for stopping: a table of pointers, its size the most that may be there. */
 static pthread_mutex_t reqs_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -65,8 +66,7 @@ void watch_end(struct req *r)
 void http_kick_box(const char *id)
 {
 	pthread_mutex_lock(&watch_lock);
-	list_for_each(l, slot_of(id))
-	{
+	list_for_each (l, slot_of(id)) {
 		struct watch *w = CONTAINER_OF(l, struct watch, link);
 
 		if (strcmp(w->id, id))
@@ -132,7 +132,7 @@ void reqs_stop(bool cut)
 static int bits_now(const struct req *r)
 {
 	return (r->gone || r->cut || (r->head_only && r->answer == ANSWER_STREAM) ? REQ_GONE : 0) |
-		(r->stop || http_stopping ? REQ_STOP : 0) | (r->kicked ? REQ_KICK : 0);
+	       (r->stop || http_stopping ? REQ_STOP : 0) | (r->kicked ? REQ_KICK : 0);
 }
 
 static void wake_make(struct worker *w)
@@ -156,6 +156,8 @@ int req_poll(struct req *r, struct pollfd *p, size_t n, int timeout_ms)
 	if (r->suspended && r->answer != ANSWER_UPGRADE)
 		all[0].fd = r->conn->fd;
 	r->polling = !bits;
+	ring_trim(&r->down);
+	ring_trim(&r->up);
 	pthread_mutex_unlock(&r->lock);
 	if (poll(all, n + 2, bits ? 0 : timeout_ms) < 0)
 		for (size_t i = 0; i < n + 2; i++)
@@ -180,7 +182,9 @@ int req_wait(struct req *r, int fd, int timeout_ms)
 	for (;;) {
 		int64_t left = timeout_ms < 0 ? 0 : until - clock_mono_ns();
 		int bits = req_poll(r, &p, 1,
-			timeout_ms < 0 ? -1 : left <= 0 ? 0 : (int)((left + NS_PER_MS - 1) / NS_PER_MS));
+			timeout_ms < 0 ? -1
+			: left <= 0    ? 0
+				       : (int)((left + NS_PER_MS - 1) / NS_PER_MS));
 
 		if (fd >= 0 && p.revents)
 			bits |= REQ_READY;

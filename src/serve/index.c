@@ -18,6 +18,10 @@
 #define TICK_MS 2000
 #define RENEW_MS 200 /* who asks for what is not there makes us look at most so often */
 #define GRAVES 256
+#define LATE_MS 3000
+#define LATE_AGAIN_MS 30000
+#define LEASE_LOOK_MS 300000
+#define LEASES_AT_ONCE 64
 
 enum state { RUNNING, PAUSED, STOPPED };
 static const char *const state_str[] = { "running", "paused", "stopped" };
@@ -30,7 +34,8 @@ struct entry {
 	struct index_use use;
 	struct box_traffic traffic;
 	int64_t expires_ms, seen; /* index_clock() of what told us of it */
-	bool keeper, woken;
+	bool leased;		  /* it has a deadline or an idle time */
+	int64_t kept;		  /* index_clock() when its keeper was last seen to be there; 0: never */
 };
 
 struct pending {
@@ -43,10 +48,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static struct entry *table[BUCKETS];
 static struct pending *pending;
-static struct {
-	char id[21];
-	int64_t when;
-} graves[GRAVES]; /* forgotten lately: a list that was read before still has them */
+static char graves[GRAVES][21]; /* gone lately, or going: a list that is read just now may still have them */
 static unsigned next_grave;
 static int64_t last_read;
 static bool ready, wanted, ending;
@@ -102,10 +104,11 @@ static void drop(const char *id)
 	}
 }
 
-static bool buried_after(const char *id, int64_t when)
+/* Ids are never used again: who is buried stays so, whatever a list that was read meanwhile says. */
+static bool buried(const char *id)
 {
 	for (size_t i = 0; i < GRAVES; i++)
-		if (graves[i].when >= when && !strcmp(graves[i].id, id))
+		if (!strcmp(graves[i], id))
 			return true;
 	return false;
 }
@@ -115,8 +118,7 @@ static void bury(const char *id)
 	unsigned i = next_grave++ % GRAVES;
 
 	drop(id);
-	snprintf(graves[i].id, sizeof(graves[i].id), "%s", id);
-	graves[i].when = index_clock();
+	snprintf(graves[i], sizeof(graves[i]), "%s", id);
 }
 
 static void set_owner(struct entry *e, const char *owner)
@@ -165,7 +167,7 @@ static void take_one(const struct den_box_info *i, int64_t began, char *kick)
 	e->state = state_of(i->state);
 	e->use = (struct index_use){ 1, i->cpu_milli, i->memory, i->disk };
 	e->expires_ms = i->expires_ms;
-	e->keeper = i->keeper_pid > 0;
+	e->leased = i->expires_ms || i->idle_ms;
 	e->seen = began;
 	if (ran && e->state != RUNNING)
 		snprintf(kick, 21, "%s", e->id);
@@ -198,7 +200,7 @@ void index_take(const struct den_box_info *infos, size_t n, int64_t began)
 
 	pthread_mutex_lock(&lock);
 	for (size_t i = 0; i < n; i++)
-		if (strcmp(infos[i].state, "deleting") && !buried_after(infos[i].id, began))
+		if (strcmp(infos[i].state, "deleting") && !buried(infos[i].id))
 			take_one(&infos[i], began, kicks + i * 21);
 	if (began > last_read) {
 		gone = sweep(began, &n_gone);
@@ -337,6 +339,36 @@ void index_forget(const char *id)
 	pthread_mutex_unlock(&lock);
 }
 
+void index_unforget(const char *id)
+{
+	pthread_mutex_lock(&lock);
+	for (size_t i = 0; i < GRAVES; i++)
+		if (!strcmp(graves[i], id))
+			graves[i][0] = '\0';
+	pthread_mutex_unlock(&lock);
+	index_wake();
+}
+
+bool index_gone(const char *id)
+{
+	bool r;
+
+	pthread_mutex_lock(&lock);
+	r = buried(id);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+void boxes_count(size_t ret[static 3])
+{
+	pthread_mutex_lock(&lock);
+	ret[RUNNING] = ret[PAUSED] = ret[STOPPED] = 0;
+	for (size_t b = 0; b < BUCKETS; b++)
+		for (struct entry *e = table[b]; e; e = e->next)
+			ret[e->state]++;
+	pthread_mutex_unlock(&lock);
+}
+
 /* ---- quotas ---- */
 
 static void use_add(struct index_use *to, const struct index_use *u)
@@ -415,8 +447,7 @@ void index_reserved(const struct who *w, const struct index_use *use, const char
 		set_labels(e, labels);
 		e->use = *use;
 		e->state = RUNNING;
-		e->keeper = true;
-		e->seen = index_clock();
+		e->seen = e->kept = index_clock();
 	}
 	pthread_mutex_unlock(&lock);
 }
@@ -457,27 +488,45 @@ static void on_event(const char *kind, const char *org, const char *box_id, cons
 		index_wake();
 }
 
-/* A box whose time was up while nobody kept it: opening it starts its keeper, which does what is due. */
-static void wake_expired(struct den *d)
+/* The next box whose keeper has to be looked after; the lock is held. */
+static struct entry *lease_due(void)
 {
-	int64_t now = clock_wall_ms();
-	char id[21] = "";
-	struct den_box *box;
-	struct den_err err;
+	int64_t now = clock_wall_ms(), mono = index_clock();
 
-	pthread_mutex_lock(&lock);
-	for (size_t b = 0; b < BUCKETS && !id[0]; b++)
-		for (struct entry *e = table[b]; e && !id[0]; e = e->next)
-			if (e->state == RUNNING && !e->keeper && !e->woken && e->expires_ms && e->expires_ms < now) {
-				e->woken = true;
-				memcpy(id, e->id, sizeof(id));
-			}
-	pthread_mutex_unlock(&lock);
-	if (!id[0])
-		return;
-	if (den_box_open(d, id, &box, &err) == 0)
-		den_box_close(box);
-	index_wake(); /* there may be more of them */
+	for (size_t b = 0; b < BUCKETS; b++)
+		for (struct entry *e = table[b]; e; e = e->next) {
+			bool late = e->expires_ms && e->expires_ms + LATE_MS < now;
+
+			if (e->leased && e->state == RUNNING &&
+				(!e->kept || mono - e->kept > (late ? LATE_AGAIN_MS : LEASE_LOOK_MS) * NS_PER_MS))
+				return e;
+		}
+	return NULL;
+}
+
+/* Its keeper ends a box when its time is up. One that was killed cannot: opening the box starts another, which does
+ * what is due. So each box with a lease is opened when this server first hears of it, when it is late, and now
+ * and then. */
+static void leases_look(struct den *d)
+{
+	for (int i = 0; i < LEASES_AT_ONCE; i++) {
+		struct den_box *box;
+		struct den_err err;
+		struct entry *e;
+		char id[21];
+
+		pthread_mutex_lock(&lock);
+		e = lease_due();
+		if (e) {
+			e->kept = index_clock();
+			memcpy(id, e->id, sizeof(id));
+		}
+		pthread_mutex_unlock(&lock);
+		if (!e)
+			return;
+		if (den_box_open(d, id, &box, &err) == 0)
+			den_box_close(box);
+	}
 }
 
 static void wait_for_change(int64_t ms)
@@ -511,7 +560,7 @@ static void *tick(void *user)
 			failed = true;
 		} else {
 			failed = false;
-			wake_expired(d);
+			leases_look(d);
 		}
 		wait_for_change(TICK_MS);
 	}

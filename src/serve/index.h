@@ -19,7 +19,10 @@ bool index_renew(struct den *d);
 /* What den_list() gave; began: index_clock() before it was called. */
 void index_take(const struct den_box_info *infos, size_t n, int64_t began);
 int64_t index_clock(void);
+/* It is gone, or is about to be: from now on nobody finds it. */
 void index_forget(const char *id);
+void index_unforget(const char *id); /* it stays after all */
+bool index_gone(const char *id);     /* forgotten lately */
 void index_wake(void); /* something changed: read again soon */
 
 /* Holds a part of who's quota until index_reserved(): the box is there (id), or it came to nothing (NULL). */

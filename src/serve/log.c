@@ -1,20 +1,25 @@
 #include "log.h"
 
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "clock.h"
 
 static bool as_text;
+static atomic_uint dropped;
 static int level_min = 1;
 
 static int level_number(const char *level)
 {
-	return !strcmp(level, "debug") ? 0 : !strcmp(level, "info") ? 1 : !strcmp(level, "warn") ? 2 : 3;
+	return !strcmp(level, "debug")	? 0
+	       : !strcmp(level, "info") ? 1
+	       : !strcmp(level, "warn") ? 2
+					: 3;
 }
 
 void log_set_text(bool on)
@@ -27,15 +32,31 @@ void log_set_level(const char *level)
 	level_min = level_number(level);
 }
 
-/* One write() a line, so that lines of several threads do not mix. A log that cannot be written must not stop
- * the server: the result is of no use. */
+/* One write() a line, so that lines of several threads do not mix. Whoever reads the log may be slow or stuck; the
+ * server must not be: what does not fit is counted, and the number told when there is room again. */
 static void line_put(struct buf *b)
 {
+	struct pollfd p = { .fd = 2, .events = POLLOUT };
+	unsigned lost;
+	char note[128];
 	ssize_t n;
 
 	buf_add(b, "\n", 1);
+	if (poll(&p, 1, 0) == 0) {
+		dropped++;
+		return;
+	}
+	lost = atomic_exchange(&dropped, 0);
+	if (lost) {
+		snprintf(note, sizeof(note),
+			as_text ? "%u lines of the log were lost\n"
+				: "{\"level\":\"warn\",\"what\":\"log\",\"text\":\"%u lines were "
+				  "lost\"}\n",
+			lost);
+		n = write(2, note, strlen(note));
+	}
 	n = write(2, b->p, b->len);
-	(void)n;
+	(void)n; /* there is nobody to tell */
 }
 
 void log_begin(struct log *l, const char *level, const char *what)

@@ -16,5 +16,5 @@ struct log {
 void log_begin(struct log *l, const char *level, const char *what);
 void log_end(struct log *l);
 
-void log_set_text(bool on);			/* lines for people instead of JSON */
-void log_set_level(const char *level);		/* what is below it is dropped; "info" by default */
+void log_set_text(bool on); /* lines for people instead of JSON */
+void log_set_level(const char *level); /* what is below it is dropped; "info" by default */

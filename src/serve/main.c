@@ -173,6 +173,7 @@ static int stage_settings(struct start *st, struct den_err *err)
 
 static int stage_files(struct start *st, struct den_err *err)
 {
+	http_prepare();
 	if (guard_files(st->own, &st->alone, err) < 0)
 		return -1;
 	if (!st->alone)
@@ -235,6 +236,17 @@ static const char *not_ready(void)
 	return boxes_ready() ? NULL : "the boxes have not been read yet";
 }
 
+static void box_gauges(struct buf *b)
+{
+	static const char *const states[] = { "running", "paused", "stopped" };
+	size_t n[3];
+
+	boxes_count(n);
+	buf_addstr(b, "# HELP den_boxes Boxes by state.\n# TYPE den_boxes gauge\n");
+	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
+		buf_addf(b, "den_boxes{state=\"%s\"} %zu\n", states[i], n[i]);
+}
+
 static int stage_http(struct start *st, struct den_err *err)
 {
 	struct http_options o = {
@@ -245,6 +257,7 @@ static int stage_http(struct start *st, struct den_err *err)
 		.pick = pick,
 		.den_make = thread_den,
 		.ready = not_ready,
+		.gauges = box_gauges,
 		.workers = (unsigned)st->s.workers,
 	};
 

@@ -3,16 +3,17 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "clock.h"
-#include "fd.h"
 #include "http_int.h"
 
 #define DIALECTS 8
 
 /* 1 ms to 60 s; what takes longer is a stream, or the last bucket. */
-static const unsigned bounds_ms[] = { 1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000 };
+static const unsigned bounds_ms[] = { 1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000,
+	30000, 60000 };
 #define BOUNDS ARRAY_SIZE(bounds_ms)
 
 static struct {
@@ -23,10 +24,18 @@ static struct {
 static atomic_uint_fast64_t bytes_in, bytes_out;
 static atomic_int streams;
 static int64_t started_ms;
+static int statm = -1;
+
+void http_prepare(void)
+{
+	if (statm < 0)
+		statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+}
 
 void metrics_start(void)
 {
 	started_ms = clock_wall_ms();
+	http_prepare(); /* where main() has not */
 }
 
 void metrics_stream(int change)
@@ -39,7 +48,8 @@ static size_t slot_of(const char *name)
 	for (size_t i = 0; i < DIALECTS - 1; i++) {
 		const char *empty = NULL;
 
-		if (atomic_compare_exchange_strong(&per[i].name, &empty, name) || !strcmp(empty, name))
+		if (atomic_compare_exchange_strong(&per[i].name, &empty, name) ||
+			!strcmp(empty, name))
 			return i;
 	}
 	return DIALECTS - 1;
@@ -66,7 +76,8 @@ static void put_head(struct buf *b, const char *name, const char *kind, const ch
 	buf_addf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind);
 }
 
-static void put_gauge(struct buf *b, const char *name, const char *kind, const char *help, unsigned long long v)
+static void put_gauge(
+	struct buf *b, const char *name, const char *kind, const char *help, unsigned long long v)
 {
 	put_head(b, name, kind, help);
 	buf_addf(b, "%s %llu\n", name, v);
@@ -74,14 +85,19 @@ static void put_gauge(struct buf *b, const char *name, const char *kind, const c
 
 static void put_requests(struct buf *b)
 {
-	put_head(b, "den_requests_total", "counter", "Requests that ended, by dialect and class of status");
+	put_head(b, "den_requests_total", "counter",
+		"Requests that ended, by dialect and class of status");
 	for (size_t i = 0; i < DIALECTS; i++)
 		for (int c = 0; per[i].name && c < 6; c++)
 			if (per[i].by_class[c])
-				buf_addf(b, "den_requests_total{dialect=\"%s\",status=\"%s\"} %llu\n", per[i].name,
-					(const char *[]){ "none", "1xx", "2xx", "3xx", "4xx", "5xx" }[c],
+				buf_addf(b,
+					"den_requests_total{dialect=\"%s\",status=\"%s\"} %llu\n",
+					per[i].name,
+					(const char *[]){
+						"none", "1xx", "2xx", "3xx", "4xx", "5xx" }[c],
 					(unsigned long long)per[i].by_class[c]);
-	put_head(b, "den_request_seconds", "histogram", "From the first line to the end of the answer; no streams");
+	put_head(b, "den_request_seconds", "histogram",
+		"From the first line to the end of the answer; no streams");
 	for (size_t i = 0; i < DIALECTS; i++) {
 		unsigned long long sum = 0;
 
@@ -89,38 +105,51 @@ static void put_requests(struct buf *b)
 			continue;
 		for (size_t k = 0; k < BOUNDS; k++) {
 			sum += per[i].bucket[k];
-			buf_addf(b, "den_request_seconds_bucket{dialect=\"%s\",le=\"%g\"} %llu\n", per[i].name,
-				bounds_ms[k] / 1000.0, sum);
+			buf_addf(b, "den_request_seconds_bucket{dialect=\"%s\",le=\"%g\"} %llu\n",
+				per[i].name, bounds_ms[k] / 1000.0, sum);
 		}
 		sum += per[i].bucket[BOUNDS];
-		buf_addf(b, "den_request_seconds_bucket{dialect=\"%s\",le=\"+Inf\"} %llu\n", per[i].name, sum);
+		buf_addf(b, "den_request_seconds_bucket{dialect=\"%s\",le=\"+Inf\"} %llu\n",
+			per[i].name, sum);
 		buf_addf(b, "den_request_seconds_sum{dialect=\"%s\"} %g\n", per[i].name,
 			(double)per[i].sum_us / 1e6);
 		buf_addf(b, "den_request_seconds_count{dialect=\"%s\"} %llu\n", per[i].name, sum);
 	}
 }
 
+static void put_memory(struct buf *b)
+{
+	unsigned long long pages, page = (unsigned long long)sysconf(_SC_PAGESIZE);
+	struct rusage use = { 0 };
+	char text[128] = "";
+
+	if (statm >= 0 && pread(statm, text, sizeof(text) - 1, 0) > 0 &&
+		sscanf(text, "%*u %llu", &pages) == 1)
+		put_gauge(b, "process_resident_memory_bytes", "gauge", "Resident memory",
+			pages * page);
+	getrusage(RUSAGE_SELF, &use);
+	put_gauge(b, "process_max_resident_memory_bytes", "gauge", "The most that it was",
+		(unsigned long long)use.ru_maxrss * 1024);
+}
+
 static void put_process(struct buf *b)
 {
-	unsigned long long size = 0, resident = 0;
 	unsigned threads, busy;
-	char text[128];
 
-	if (file_read_at(AT_FDCWD, "/proc/self/statm", text, sizeof(text), NULL) == 0)
-		sscanf(text, "%llu %llu", &size, &resident);
 	pool_count(&threads, &busy);
-	put_gauge(b, "den_requests_in_flight", "gauge", "Requests whose answer is not out yet, streams too",
-		(unsigned long long)http_open);
-	put_gauge(b, "den_streams", "gauge", "Answers that are streamed now, and upgraded connections",
+	put_gauge(b, "den_requests_in_flight", "gauge",
+		"Requests whose answer is not out yet, streams too", (unsigned long long)http_open);
+	put_gauge(b, "den_streams", "gauge",
+		"Answers that are streamed now, and upgraded connections",
 		(unsigned long long)streams);
 	put_gauge(b, "den_workers", "gauge", "Threads for handlers", threads);
 	put_gauge(b, "den_workers_busy", "gauge", "Threads that run one", busy);
 	put_gauge(b, "den_connections", "gauge", "Open connections", conns_count());
 	put_gauge(b, "den_bytes_in_total", "counter", "Bytes of bodies received", bytes_in);
 	put_gauge(b, "den_bytes_out_total", "counter", "Bytes of bodies sent", bytes_out);
-	put_gauge(b, "process_resident_memory_bytes", "gauge", "Resident memory",
-		resident * (unsigned long long)sysconf(_SC_PAGESIZE));
-	put_gauge(b, "process_start_time_seconds", "gauge", "Unix time of the start", (unsigned long long)started_ms / 1000);
+	put_memory(b);
+	put_gauge(b, "process_start_time_seconds", "gauge", "Unix time of the start",
+		(unsigned long long)started_ms / 1000);
 }
 
 /* Counts are for the machine itself; others show a key of an administrator. Who comes through a proxy on this
@@ -131,14 +160,16 @@ static int metrics_allowed(struct req *r, struct den_err *err)
 	struct who who;
 
 	if ((!strcmp(peer, "unix") || !strncmp(peer, "127.", 4) || !strcmp(peer, "::1")) &&
-		!req_header(r, "X-Forwarded-For") && !req_header(r, "Forwarded") && !req_header(r, "X-Real-IP"))
+		!req_header(r, "X-Forwarded-For") && !req_header(r, "Forwarded") &&
+		!req_header(r, "X-Real-IP"))
 		return 0;
 	if (r->dialect->key(r) && auth_check(r, r->dialect->key(r), &who, err) < 0) {
 		req_set_fail_status(r, 401);
 		return -1;
 	}
 	if (!r->dialect->key(r) || (!who.admin && !auth_scope(&who, "admin")))
-		return den_fail(err, DEN_DENIED, 0, "from elsewhere, metrics need a key with the scope 'admin'");
+		return den_fail(err, DEN_DENIED, 0,
+			"from elsewhere, metrics need a key with the scope 'admin'");
 	req_set_who(r, &who);
 	return 0;
 }
@@ -163,7 +194,9 @@ static int get_health(struct req *r, struct den_err *err)
 
 static int get_ready(struct req *r, struct den_err *err)
 {
-	const char *why = http_stopping ? "the server is ending" : http_opt.ready ? http_opt.ready() : NULL;
+	const char *why = http_stopping	   ? "the server is ending"
+			  : http_opt.ready ? http_opt.ready()
+					   : NULL;
 	auto_buf b = { 0 };
 
 	buf_addf(&b, "%s\n", why ? why : "ready");

@@ -19,24 +19,19 @@ static const struct serve_part events_part = { "events", events_start, events_st
 static const struct serve_part meter_part = { "meter", meter_start, meter_stop };
 static const struct serve_part ports_part = { "ports", ports_start, NULL };
 
-extern const struct serve_part v1_part __attribute__((weak)), ui_part __attribute__((weak)),
-	envd_part __attribute__((weak));
-
 static const struct serve_part *const parts[] = {
 	&boxes_part, /* before events: it hooks into them */
 	&events_part,
 	&ports_part,
 	&v1_part,
 	&e2b_part,
-	&envd_part,
-	&ui_part,
 	&meter_part,
 };
 
 int parts_start(struct den_err *err)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++)
-		if (parts[i] && parts[i]->start && parts[i]->start(err) < 0)
+		if (parts[i]->start && parts[i]->start(err) < 0)
 			return den_wrap(err, "%s", parts[i]->name);
 	return 0;
 }
@@ -44,7 +39,7 @@ int parts_start(struct den_err *err)
 void parts_stop(void)
 {
 	for (size_t i = ARRAY_SIZE(parts); i-- > 0;)
-		if (parts[i] && parts[i]->stop)
+		if (parts[i]->stop)
 			parts[i]->stop();
 }
 

@@ -7,7 +7,7 @@
 static bool method_fits(const struct route *route, const char *method)
 {
 	return !strcmp(route->method, "*") || !strcmp(route->method, method) ||
-		(!strcmp(method, "HEAD") && !strcmp(route->method, "GET"));
+	       (!strcmp(method, "HEAD") && !strcmp(route->method, "GET"));
 }
 
 /* Which methods this path has, for Allow. */
@@ -31,7 +31,8 @@ static void allowed(const struct dialect *d, const char *path, struct buf *b)
 static int args_decode(struct req *r, const struct span_arg *args, size_t n, struct den_err *err)
 {
 	for (size_t i = 0; i < n; i++) {
-		char *p = malloc(args[i].name_n + args[i].value_n + 2), *value = p + args[i].name_n + 1;
+		char *p = malloc(args[i].name_n + args[i].value_n + 2),
+		     *value = p + args[i].name_n + 1;
 
 		if (!p)
 			return den_fail(err, DEN_LIMIT, 0, "no memory");
@@ -57,8 +58,8 @@ static int not_here(struct req *r, struct den_err *err)
 		return den_fail(err, DEN_NOT_FOUND, 0, "there is nothing at %.120s", r->path);
 	r->fail_status = 405;
 	req_set(r, "Allow", buf_str(&methods));
-	return den_fail(err, DEN_INVALID, 0, "%.20s is not for %.100s; it takes %s", r->method, r->path,
-		buf_str(&methods));
+	return den_fail(err, DEN_INVALID, 0, "%.20s is not for %.100s; it takes %s", r->method,
+		r->path, buf_str(&methods));
 }
 
 static int find(struct req *r, struct den_err *err)
@@ -71,9 +72,11 @@ static int find(struct req *r, struct den_err *err)
 	for (size_t i = 0; i < d->n; i++) {
 		const struct route *route = &d->routes[i];
 
-		if (!method_fits(route, r->method) || !path_fits(route->path, r->path, args, &n, &rank))
+		if (!method_fits(route, r->method) ||
+			!path_fits(route->path, r->path, args, &n, &rank))
 			continue;
-		if (r->route && (rank < best_rank || (rank == best_rank && strcmp(route->method, r->method))))
+		if (r->route && (rank < best_rank ||
+					(rank == best_rank && strcmp(route->method, r->method))))
 			continue;
 		r->route = route;
 		best_rank = rank;
@@ -95,7 +98,8 @@ static int preflight(struct req *r, struct den_err *err)
 	if (!methods.len)
 		return not_here(r, err);
 	if (!strcmp(buf_str(&methods), "*"))
-		req_set(r, "Access-Control-Allow-Methods", req_header(r, "Access-Control-Request-Method"));
+		req_set(r, "Access-Control-Allow-Methods",
+			req_header(r, "Access-Control-Request-Method"));
 	else
 		req_set(r, "Access-Control-Allow-Methods", buf_str(&methods));
 	if (headers)
@@ -116,7 +120,8 @@ static int body_check(struct req *r, struct den_err *err)
 {
 	if (r->has_body && !r->chunked && r->length > r->route->max_body) {
 		r->fail_status = 413;
-		return den_fail(err, DEN_LIMIT, 0, "the body of %llu bytes is larger than the %zu that are allowed here",
+		return den_fail(err, DEN_LIMIT, 0,
+			"the body of %llu bytes is larger than the %zu that are allowed here",
 			(unsigned long long)r->length, r->route->max_body);
 	}
 	return 0;
@@ -133,7 +138,9 @@ int route_open(struct req *r, struct den_err *err)
 	if (find(r, err) < 0 || body_check(r, err) < 0)
 		return -1;
 	if ((r->route->auth == AUTH_KEY || r->route->auth == AUTH_ADMIN) && !r->dialect->key(r))
-		return unknown_key(r, "no key was sent; make one with 'den key create' and send it as a header", err);
+		return unknown_key(r,
+			"no key was sent; make one with 'den key create' and send it as a header",
+			err);
 	return 0;
 }
 
@@ -154,7 +161,8 @@ static int auth_run(struct req *r, struct den_err *err)
 	if (r->route->auth == AUTH_ADMIN && !who.admin && !auth_scope(&who, "admin"))
 		return den_fail(err, DEN_DENIED, 0, "this needs a key with the scope 'admin'");
 	if (r->route->scope && !who.admin && !auth_scope(&who, r->route->scope))
-		return den_fail(err, DEN_DENIED, 0, "this key lacks the scope '%s'; 'den key create --scope %s' makes one",
+		return den_fail(err, DEN_DENIED, 0,
+			"this key lacks the scope '%s'; 'den key create --scope %s' makes one",
 			r->route->scope, r->route->scope);
 	return 0;
 }

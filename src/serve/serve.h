@@ -25,6 +25,7 @@ struct serve_part {
 	int (*start)(struct den_err *err);
 	void (*stop)(void);
 };
+extern const struct serve_part v1_part;
 
 /* Things that only the launcher may do; launcher.h has the list and why each is safe. */
 int launch_pull(const char *image, const char *name, struct den_err *err);	/* den template pull; waits */

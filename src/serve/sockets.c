@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "buf.h"
+#include "log.h"
 #include "mem.h"
 #include "systemd.h"
 
@@ -46,11 +47,15 @@ static char *address_text(int fd, unsigned *ret_port)
 
 static int add(struct sockets *k, int fd, bool tls, struct den_err *err)
 {
+	auto_free char *where = NULL;
 	unsigned port;
 
 	if (k->n == SOCKETS_MAX)
 		return den_fail(err, DEN_INVALID, 0, "more than %d sockets", SOCKETS_MAX);
-	free(address_text(fd, &port));
+	where = address_text(fd, &port);
+	if (port && !tls && strncmp(where, "127.", 4) && strncmp(where, "[::1]", 5))
+		log_line("warn", "listen", "%s is no loopback, and without TLS keys can be read on the way: --tls-cert, or a proxy",
+			where);
 	k->listen[k->n++] = (struct http_listen){ .fd = fd, .tls = tls && port };
 	return 0;
 }

@@ -15,7 +15,7 @@
 #define PING_NS (30 * NS_PER_SEC)
 #define DEAD_NS (90 * NS_PER_SEC)
 #define CLOSE_MS 2000
-#define PONGS_MAX 16	     /* a client that asks and does not read is not read either */
+#define PONGS_MAX 16 /* a client that asks and does not read is not read either */
 #define BACKLOG_MAX (1 << 20) /* messages that came while we were sending */
 
 struct message {
@@ -59,10 +59,12 @@ static ssize_t on_recv(wslay_event_context_ptr ctx, uint8_t *to, size_t n, int f
 	return -1;
 }
 
-static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *p, size_t n, int flags, void *user)
+static ssize_t on_send(
+	wslay_event_context_ptr ctx, const uint8_t *p, size_t n, int flags, void *user)
 {
 	struct ws *w = user;
-	ssize_t sent = send(w->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL | (flags & WSLAY_MSG_MORE ? MSG_MORE : 0));
+	ssize_t sent = send(
+		w->fd, p, n, MSG_DONTWAIT | MSG_NOSIGNAL | (flags & WSLAY_MSG_MORE ? MSG_MORE : 0));
 
 	if (sent >= 0)
 		return sent;
@@ -75,7 +77,8 @@ static ssize_t on_send(wslay_event_context_ptr ctx, const uint8_t *p, size_t n, 
 	return -1;
 }
 
-static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *arg, void *user)
+static void on_message(
+	wslay_event_context_ptr ctx, const struct wslay_event_on_msg_recv_arg *arg, void *user)
 {
 	struct ws *w = user;
 	struct message *m;
@@ -99,7 +102,8 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
 
 struct ws *ws_attach(struct req *r, int fd, size_t max_message)
 {
-	static const struct wslay_event_callbacks calls = { .recv_callback = on_recv, .send_callback = on_send,
+	static const struct wslay_event_callbacks calls = { .recv_callback = on_recv,
+		.send_callback = on_send,
 		.on_msg_recv_callback = on_message };
 	struct ws *w = mem_new(struct ws);
 
@@ -124,8 +128,10 @@ static void flush(struct ws *w)
 
 static void pump(struct ws *w)
 {
-	if (!w->broken && wslay_event_want_read(w->ctx) && wslay_event_recv(w->ctx) < 0 && !w->broken)
-		wslay_event_queue_close(w->ctx, WSLAY_CODE_PROTOCOL_ERROR, NULL, 0); /* frames, not the socket */
+	if (!w->broken && wslay_event_want_read(w->ctx) && wslay_event_recv(w->ctx) < 0 &&
+		!w->broken)
+		wslay_event_queue_close(
+			w->ctx, WSLAY_CODE_PROTOCOL_ERROR, NULL, 0); /* frames, not the socket */
 	flush(w);
 }
 
@@ -133,7 +139,7 @@ static void pump(struct ws *w)
 static bool over(const struct ws *w)
 {
 	return w->broken || (!wslay_event_want_read(w->ctx) && !wslay_event_want_write(w->ctx)) ||
-		wslay_event_get_close_received(w->ctx);
+	       wslay_event_get_close_received(w->ctx);
 }
 
 /* Waits for the socket, and for fd (-1: none). Bits of REQ_*; REQ_READY: fd is. */
@@ -142,7 +148,8 @@ static int ws_poll(struct ws *w, int fd, int timeout_ms)
 	struct pollfd p[2] = { { .fd = w->fd }, { .fd = fd, .events = POLLIN } };
 	int bits = 0;
 
-	if (wslay_event_want_read(w->ctx) && !w->full && wslay_event_get_queued_msg_count(w->ctx) <= PONGS_MAX)
+	if (wslay_event_want_read(w->ctx) && !w->full &&
+		wslay_event_get_queued_msg_count(w->ctx) <= PONGS_MAX)
 		p[0].events |= POLLIN;
 	if (wslay_event_want_write(w->ctx))
 		p[0].events |= POLLOUT;
@@ -182,7 +189,9 @@ static void goodbye(struct ws *w, unsigned code, const char *why)
 
 int ws_send(struct ws *w, int kind, const void *p, size_t n, struct den_err *err)
 {
-	struct wslay_event_msg m = { .opcode = kind == WS_TEXT ? WSLAY_TEXT_FRAME : WSLAY_BINARY_FRAME, .msg = p,
+	struct wslay_event_msg m = { .opcode = kind == WS_TEXT ? WSLAY_TEXT_FRAME
+							       : WSLAY_BINARY_FRAME,
+		.msg = p,
 		.msg_length = n };
 
 	if (kind == WS_TEXT && !utf8_valid(p, n, NULL))
@@ -191,7 +200,8 @@ int ws_send(struct ws *w, int kind, const void *p, size_t n, struct den_err *err
 		return den_fail(err, DEN_CONFLICT, 0, "the client hung up");
 	flush(w);
 	while (!w->broken && wslay_event_want_write(w->ctx)) {
-		w->full = w->inbox_bytes >= BACKLOG_MAX; /* it may be writing too, and wait for us */
+		w->full =
+			w->inbox_bytes >= BACKLOG_MAX; /* it may be writing too, and wait for us */
 		if (ws_poll(w, -1, 1000) & REQ_GONE)
 			w->broken = true;
 		pump(w);
@@ -273,7 +283,7 @@ void ws_close(struct ws *w, unsigned code, const char *why)
 	}
 	if (!w->broken)
 		drain(w->fd);
-	list_for_each_safe(l, next, &w->inbox)
+	list_for_each_safe (l, next, &w->inbox)
 		free(CONTAINER_OF(l, struct message, link));
 	free(w->current);
 	wslay_event_context_free(w->ctx);

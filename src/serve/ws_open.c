@@ -45,7 +45,8 @@ bool ws_origin_fits(const char *origin, const char *host)
 {
 	const char *at = strstr(origin, "://");
 
-	if (!at || !host || (at - origin != 4 && at - origin != 5) || strncasecmp(origin, "http", 4))
+	if (!at || !host || (at - origin != 4 && at - origin != 5) ||
+		strncasecmp(origin, "http", 4))
 		return false;
 	return !strcasecmp(at + 3, host);
 }
@@ -62,16 +63,19 @@ static int origin_check(struct req *r, struct den_err *err)
 	return den_fail(err, DEN_DENIED, 0, "a page of another origin may not open this");
 }
 
-int ws_open(struct req *r, const char *protocol, size_t max_message, struct ws **ret, struct den_err *err)
+int ws_open(struct req *r, const char *protocol, size_t max_message, struct ws **ret,
+	struct den_err *err)
 {
-	const char *key = req_header(r, "Sec-WebSocket-Key"), *version = req_header(r, "Sec-WebSocket-Version");
+	const char *key = req_header(r, "Sec-WebSocket-Key"),
+		   *version = req_header(r, "Sec-WebSocket-Version");
 	char accept[29];
 	int fd;
 
 	if (strcmp(req_method(r), "GET") || !list_has(req_header(r, "Upgrade"), "websocket") ||
 		!list_has(req_header(r, "Connection"), "upgrade")) {
 		req_set_fail_status(r, 426);
-		return den_fail(err, DEN_INVALID, 0, "this is a WebSocket: open it with Upgrade: websocket");
+		return den_fail(err, DEN_INVALID, 0,
+			"this is a WebSocket: open it with Upgrade: websocket");
 	}
 	if (!version || strcmp(version, "13")) {
 		req_set_fail_status(r, 426);
@@ -79,7 +83,8 @@ int ws_open(struct req *r, const char *protocol, size_t max_message, struct ws *
 		return den_fail(err, DEN_INVALID, 0, "Sec-WebSocket-Version must be 13");
 	}
 	if (!key || ws_accept_key(key, accept) < 0)
-		return den_fail(err, DEN_INVALID, 0, "Sec-WebSocket-Key must be 16 bytes in base64");
+		return den_fail(
+			err, DEN_INVALID, 0, "Sec-WebSocket-Key must be 16 bytes in base64");
 	if (origin_check(r, err) < 0)
 		return -1;
 	req_set(r, "Sec-WebSocket-Accept", accept);

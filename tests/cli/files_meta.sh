@@ -59,10 +59,10 @@ four symlink mode=777 size=1 real=/t/d target=d
 one symlink mode=777 size=3 real=/t/d/f target=d/f
 three symlink mode=777 size=4 real=- target=gone
 two symlink mode=777 size=3 real=/t/d/f target=one"
-	is "followed" "$(server list "$b" /t @- | grep -v '^d \|^four')" "one link+file mode=644 size=5 real=/t/d/f target=d/f
+	is "followed" "$(server list "$b" /t @- | grep -v '^d \|^four')" "one link+file mode=644 size=5 real=/t/d/f target=-
 three symlink mode=777 size=4 real=- target=gone
-two link+file mode=644 size=5 real=/t/d/f target=one"
-	is "stat follows" "$(server stat "$b" /t/two -)" "/t/two link+file mode=644 size=5 real=/t/d/f target=one"
+two link+file mode=644 size=5 real=/t/d/f target=-"
+	is "stat follows" "$(server stat "$b" /t/two -)" "/t/two link+file mode=644 size=5 real=/t/d/f target=-"
 	is "or not" "$(server stat "$b" /t/two @-)" "/t/two symlink mode=777 size=3 real=/t/d/f target=one"
 	try server stat "$b" /t/three -
 	want_rc 1

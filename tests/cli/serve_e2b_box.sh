@@ -83,3 +83,21 @@ test_http_as_other_clients_speak_it() {
 test_a_box_that_goes_breaks_its_streams() {
 	part gone
 }
+
+#@ root
+test_a_full_disk_is_told_as_such() {
+	part full
+}
+
+#@ root
+test_clients_that_leave_leave_nothing() {
+	part leaving
+}
+
+#@ root
+test_an_older_client_finds_the_same() {
+	export E2B_PACKAGE=e2b-old
+	part commands
+	node_run e2b_box.mjs background
+	node_run e2b_box.mjs files
+}

@@ -19,7 +19,7 @@ part() {
 	node_run e2b_control.mjs "$1"
 }
 
-#@ root
+#@ root range
 test_a_sandbox_is_made_told_about_and_killed() {
 	part life
 }
@@ -42,6 +42,11 @@ test_a_timeout_kills_or_pauses() {
 #@ root
 test_a_paused_sandbox_goes_on_where_it_was() {
 	part pause
+}
+
+#@ root
+test_who_comes_to_a_paused_sandbox_wakes_it_if_it_was_made_so() {
+	part wake
 }
 
 #@ root
@@ -79,11 +84,13 @@ test_templates_are_built_from_steps() {
 #@ root
 test_failures_are_what_the_sdk_understands() {
 	OTHER_KEY=$(new_key --name other --org other)
-	export OTHER_KEY
+	PLAIN_KEY=$(new_key --name plain)
+	READ_KEY=$(new_key --name read --scope read)
+	export OTHER_KEY PLAIN_KEY READ_KEY
 	part errors
 }
 
-#@ root
+#@ root range
 test_volumes_outlive_sandboxes_and_are_shared() {
 	OTHER_KEY=$(new_key --name other --org other)
 	export OTHER_KEY

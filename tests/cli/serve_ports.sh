@@ -210,9 +210,6 @@ test_closed_port_and_missing_box_are_told_as_e2b_tells_them() {
 	den stop "$id"
 	host=8000-$id.localhost
 	soon 5 gone_is_told || fail "status $code: $out"
-	host=0-$id.localhost
-	port /
-	[ "$code" != 200 ] || fail 'port 0'
 }
 
 gone_is_told() {

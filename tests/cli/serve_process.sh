@@ -261,3 +261,22 @@ test_rate_quota_of_a_key_is_kept() {
 	grep -q 200 <<<"$codes" || fail "never let in: $codes"
 	grep -qi '^retry-after: [0-9]' "$TMP/.head" || fail 'no Retry-After'
 }
+
+gone() {
+	! den ls --quiet | grep -q "$1"
+}
+
+#@ root user
+test_deadline_that_passed_while_nothing_ran_is_kept_when_the_server_comes_back() {
+	local id keeper
+	serve_start
+	id=$(den create --ttl 4s)
+	serve_stop
+	keeper=$(field "$id" keeper_pid)
+	[ -n "$keeper" ] && [ "$keeper" != 0 ] || fail "no keeper: $(den inspect --json "$id")"
+	kill -9 "$keeper"
+	sleep 5
+	den ls --quiet | grep -q "$id" || skip 'it went without its keeper'
+	serve_start
+	soon 10 gone "$id" || fail 'the box is still there'
+}

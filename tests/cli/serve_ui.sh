@@ -63,6 +63,11 @@ test_page_keys_and_templates() {
 }
 
 #@ root timeout=180
+test_page_shares_a_port() {
+	page ports
+}
+
+#@ root timeout=180
 test_page_light_and_dark() {
 	page light_and_dark
 }

@@ -56,18 +56,18 @@ test_v1_policies_and_ports() {
 #@ root
 test_v1_organisations_see_their_own_alone() {
 	serve_start
-	v1 keys_and_organisations secrets
+	v1 secrets keys_and_organisations
 }
 
 #@ root
 test_v1_events_and_usage() {
 	serve_start
-	v1 events usage
+	v1 events events_of_keepers usage
 }
 
 #@ root
 test_v1_usage_survives_a_restart_and_counts_what_was_used_meanwhile() {
-	local b
+	local b cpu
 	serve_start
 	api_json POST /v1/boxes '{}'
 	want_code 201
@@ -78,14 +78,15 @@ test_v1_usage_survives_a_restart_and_counts_what_was_used_meanwhile() {
 	serve_stop # writes what it knows
 	sleep 3
 	serve_start
+	api GET "/v1/boxes/$b/stats" # what the kernel counted
+	cpu=$(j 'v["cpu_usec"] // 1000')
+	at_least 'CPU milliseconds' "$cpu" 100
 	used() {
 		api GET "/v1/usage?box=$b"
-		[ "$(j 'sum(r["cpu_ms"] for r in v["usage"])')" -ge 7000 ]
+		[ "$(j 'sum(r["cpu_ms"] for r in v["usage"])')" -ge $((cpu - 20)) ]
 	}
-	# 8 seconds of one processor, if the machine gave it: three of them while nobody looked
-	soon 45 used || fail "usage: $out"
-	api GET "/v1/usage?box=$b"
-	at_most 'CPU milliseconds' "$(j 'sum(r["cpu_ms"] for r in v["usage"])')" 9500
+	soon 60 used || fail "usage, not $cpu: $out"
+	at_most 'CPU milliseconds' "$(j 'sum(r["cpu_ms"] for r in v["usage"])')" $((cpu + 20))
 }
 
 #@ root
@@ -109,6 +110,37 @@ test_v1_streams_end_with_the_server_and_programs_do_not() {
 #@ root
 test_v1_what_was_acknowledged_survives_kill_9_of_the_server() {
 	serve_start
-	DEN_SERVE_KIT="$TESTS/serve" /usr/bin/python3 "$TESTS/serve/kill.py" "$SERVE_PID" "$PORT"
-	SERVE_PID=$(cat "$TMP/serve.pid")
+	/usr/bin/python3 "$TESTS/serve/kill.py" "$SERVE_PID" "$PORT"
+}
+
+source "$TESTS/gate/kit.sh"
+
+#@ root net
+test_v1_what_went_over_the_network_is_in_journal_events_and_usage() {
+	local b
+	net_up
+	serve_start
+	echo '{"version": 1, "resolver": ["127.0.0.1"], "allow": ["a.test"]}' >web.json
+	den policy save web web.json
+	api_json POST /v1/boxes '{"policy_name": "web"}'
+	want_code 201
+	b=$(j 'v["id"]')
+	curl -sSN -H "Authorization: Bearer $KEY" "$URL/v1/events?box=$b&kind=net." >"$TMP/events" &
+	sleep 0.3
+	api_json POST "/v1/boxes/$b/execs" '{"command": "curl -sS http://a.test/x; curl -sS http://b.test/x"}'
+	want_code 200
+	is stdout "$(j 'v["stdout"]')" 'served a.test /x'
+	soon 5 grep -q 'event: net.denied' "$TMP/events" || fail "no denial: $(cat "$TMP/events")"
+	soon 5 grep -q 'event: net.connection' "$TMP/events" || fail "no connection: $(cat "$TMP/events")"
+	api GET "/v1/boxes/$b/journal?kind=denial"
+	is host "$(j 'v["entries"][-1]["host"]')" b.test
+	api GET "/v1/boxes/$b/journal?kind=connection&count=1"
+	is host "$(j 'v["entries"][0]["host"]')" a.test
+	api GET "/v1/boxes/$b/journal"
+	at_least entries "$(j 'len(v["entries"])')" 2
+	counted() {
+		api GET "/v1/usage?box=$b"
+		[ "$(j 'sum(r["net_in"] for r in v["usage"])')" -gt 0 ]
+	}
+	soon 60 counted || fail "usage: $out"
 }

@@ -167,3 +167,4 @@ try {
 } finally {
   await s.kill().catch(() => {})
 }
+process.exit(0) // a call that was refused leaves the SDK's timer running for a minute

@@ -1,12 +1,15 @@
 // What E2B's own SDK, unmodified, does inside a box. One part a run: node e2b_box.mjs PART
+// E2B_PACKAGE: another version of it
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
+import { readFileSync, readdirSync } from 'node:fs'
 import { request } from 'node:http'
 import { gzipSync, gunzipSync } from 'node:zlib'
-import {
+
+const {
   Sandbox, CommandExitError, TimeoutError, NotFoundError, FileNotFoundError, InvalidArgumentError, AuthenticationError,
   NotEnoughSpaceError, SandboxError, SandboxNotFoundError, FileType, FilesystemEventType,
-} from 'e2b'
+} = await import(process.env.E2B_PACKAGE ?? 'e2b')
 
 const api = process.env.E2B_API_URL
 const sleep = (ms) => new Promise((ok) => setTimeout(ok, ms))
@@ -659,10 +662,49 @@ const parts = {
     await again.kill()
   },
 
-  async full() {
+  // Clients that go in the middle of something leave nothing behind, and hold up nobody.
+  async leaving() {
     const s = await sandbox()
-    const err = await failure(s.files.write('/home/user/big', new Blob([randomBytes(Number(process.env.DISK_BYTES) + 8_000_000)])), NotEnoughSpaceError)
-    assert.match(err.message, /not enough disk space/)
+    await s.commands.run('head -c 50000000 /dev/zero > /tmp/zero')
+    const fds = () => readdirSync(`/proc/${process.env.SERVER_PID}/fd`).length
+    const before = fds()
+    const leave = (path, opts, send) => new Promise((ok) => {
+      const req = request(api + path, { ...opts, headers: { 'E2b-Sandbox-Id': s.sandboxId, 'X-Access-Token': s.envdAccessToken, ...opts.headers } })
+      req.on('error', () => ok())
+      req.on('response', (res) => res.once('data', () => { res.on('error', () => {}); req.destroy(); ok() }))
+      send(req)
+    })
+    const octets = { method: 'POST', headers: { 'Content-Type': 'application/octet-stream' } }
+    const form = { method: 'POST', headers: { 'Content-Type': 'multipart/form-data; boundary=b' } }
+    const rpcStream = { method: 'POST', headers: { 'Content-Type': 'application/connect+json' } }
+    for (let i = 0; i < 5; i++) {
+      await leave('/files?path=/tmp/zero', {}, (r) => r.end())
+      await leave('/files?path=/tmp/half', octets, (r) => { r.write(Buffer.alloc(300_000)); setTimeout(() => r.destroy(), 60) })
+      await leave('/files?path=/tmp/half2', form, (r) => { r.write('--b\r\nContent-Disposition: form-data; name="file"\r\n\r\nhalf'); setTimeout(() => r.destroy(), 60) })
+      await leave('/process.Process/Start', rpcStream, (r) => r.end(envelope({ process: { cmd: 'sleep', args: ['3'] } })))
+      await leave('/filesystem.Filesystem/WatchDir', rpcStream, (r) => r.end(envelope({ path: '/tmp' })))
+    }
+    assert.equal((await s.commands.run('pgrep -x sleep | wc -l')).stdout, '5\n')
+    await soon('connections are closed', () => fds() <= before + 2)
+    await soon('no file operation is left', async () => !/den-init.*(watch|write|read)/.test((await s.commands.run('ps ax 2>/dev/null || true')).stdout))
+    assert.equal((await s.commands.run('echo fine')).stdout, 'fine\n')
+  },
+
+  async full() {
+    // no option of the SDK limits a disk, so this box is made with the other API
+    const disk = 64 * 1024 * 1024
+    const made1 = await fetch(api + '/v1/boxes', { method: 'POST', headers: { 'X-API-Key': process.env.E2B_API_KEY, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ template: 'base', limits: { disk } }) })
+    assert.equal(made1.status, 201)
+    const s = await Sandbox.connect('i' + (await made1.json()).id.slice(2))
+    made.push(s)
+    for (const data of [randomBytes(disk * 2).buffer, new Blob([randomBytes(disk * 2)]).stream()]) {
+      const err = await failure(s.files.write('/home/user/big', data, { requestTimeoutMs: 0 }), NotEnoughSpaceError)
+      assert.match(err.message, /not enough disk space/)
+    }
+    await s.files.remove('/home/user/big')
+    await s.files.write('small', 'fits')
+    assert.equal(await s.files.read('small'), 'fits')
   },
 
   async speed() {
@@ -687,8 +729,7 @@ const parts = {
   },
 }
 
-/** Resident bytes of the server, whose pid the test gives. */
-import { readFileSync } from 'node:fs'
+// resident bytes of the server, whose pid the test gives
 function memory() {
   return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${process.env.SERVER_PID}/status`, 'utf8'))[1]) * 1024
 }

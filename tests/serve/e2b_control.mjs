@@ -182,6 +182,27 @@ const parts = {
     assert.equal(await s.kill(), false)
   },
 
+  // who comes to a paused sandbox wakes it, if it was made so
+  async wake() {
+    const s = await Sandbox.create({ timeoutMs: 60_000, lifecycle: { onTimeout: 'pause', autoResume: true } })
+    inside(s, 'sleep 1000 & disown')
+    await s.setTimeout(1000)
+    await soon('it is paused', async () => (await s.getInfo()).state === 'paused')
+    assert.equal((await s.commands.run('pgrep -c sleep; echo $E2B_SANDBOX_ID')).stdout, `1\n${s.sandboxId}\n`)
+    const info = await s.getInfo()
+    assert.deepEqual([info.state, info.lifecycle.autoResume], ['running', true])
+    assert.ok(info.endAt - Date.now() > 50_000)
+    // not without memory, and not when nobody asked for it
+    await s.pause({ keepMemory: false })
+    assert.equal(await s.isRunning(), false)
+    const t = await Sandbox.create({ timeoutMs: 60_000 })
+    await t.pause()
+    await assert.rejects(t.commands.run('true'), SandboxNotFoundError)
+    assert.equal((await t.getInfo()).state, 'paused')
+    await s.kill()
+    await t.kill()
+  },
+
   async metrics() {
     const s = await Sandbox.create({ timeoutMs: 60_000 })
     inside(s, 'for i in $(seq 200000); do :; done')
@@ -439,6 +460,20 @@ const parts = {
       await theirs.kill()
     }
     assert.equal(await Sandbox.deleteSnapshot('private-thing'), true)
+    // what everybody builds on is not anybody's to change
+    const { PLAIN_KEY } = process.env
+    const plain = await Sandbox.create({ timeoutMs: 60_000, apiKey: PLAIN_KEY })
+    await assert.rejects(plain.createSnapshot({ name: 'base' }), /403/)
+    await assert.rejects(Sandbox.deleteSnapshot('base', { apiKey: PLAIN_KEY }), /403/)
+    await assert.rejects(Template.build(Template().fromTemplate('base'), 'base', { apiKey: PLAIN_KEY }), /403/)
+    for (const image of ['127.0.0.1:5000/x', 'localhost/x:1', 'intranet:5000/x'])
+      await assert.rejects(Template.build(Template().fromImage(image), 'pulls', { apiKey: PLAIN_KEY }), (e) => e instanceof BuildError && /near the server/.test(e.message), image)
+    await plain.kill()
+    assert.equal((await raw('GET', '/sandboxes/' + s.sandboxId, undefined, { 'X-API-KEY': process.env.READ_KEY })).json.envdAccessToken, undefined)
+    assert.equal((await raw('DELETE', '/sandboxes/' + s.sandboxId, undefined, { 'X-API-KEY': process.env.READ_KEY })).status, 403)
+    // and an image's digest is no name
+    for (const id of [JSON.parse(den('template', 'inspect', '--json', 'base')).id, 'cafecafecafe'])
+      await assert.rejects(Sandbox.create(id), /404/)
     await s.kill()
     assert.equal((await raw('GET', '/teams')).json.length, 1)
   },

@@ -158,13 +158,15 @@ static int post_json(struct req *r, struct den_err *err)
 	auto_json *j = NULL;
 	size_t n = 0;
 
-	if (req_json(r, &j, err) < 0 || fields_get(j, fields, ARRAY_SIZE(fields), true, &a, err) < 0)
+	if (req_json(r, &j, err) < 0 ||
+		fields_get(j, fields, ARRAY_SIZE(fields), true, &a, err) < 0)
 		return -1;
 	while (a.words && a.words[n])
 		free(a.words[n++]);
 	free(a.words);
-	return req_reply_json(r, 200, json_pack("{s:s,s:I,s:I}", "name", a.name, "count", (json_int_t)a.count, "words",
-		(json_int_t)n));
+	return req_reply_json(r, 200,
+		json_pack("{s:s,s:I,s:I}", "name", a.name, "count", (json_int_t)a.count, "words",
+			(json_int_t)n));
 }
 
 static int get_boom(struct req *r, struct den_err *err)
@@ -259,7 +261,8 @@ static int get_raw(struct req *r, struct den_err *err)
 static void fail(struct req *r, const struct den_err *err)
 {
 	req_reply_json(r, req_fail_status(r, err),
-		json_pack("{s:{s:s,s:o}}", "error", "code", den_code_str(err->code), "message", json_text(err->msg)));
+		json_pack("{s:{s:s,s:o}}", "error", "code", den_code_str(err->code), "message",
+			json_text(err->msg)));
 }
 
 static const char *key(const struct req *r)
@@ -304,7 +307,9 @@ static const struct dialect *pick(struct req *r)
 {
 	const char *p = req_path(r);
 
-	return !strcmp(p, "/healthz") || !strcmp(p, "/readyz") || !strcmp(p, "/metrics") ? &dialect_base : &dialect_test;
+	return !strcmp(p, "/healthz") || !strcmp(p, "/readyz") || !strcmp(p, "/metrics")
+		       ? &dialect_base
+		       : &dialect_test;
 }
 
 static struct http_listen listens[8];

@@ -96,6 +96,14 @@ def wrong(schema, v, at="answer"):
     return None
 
 
+def walk(node, at, odd):
+    """keys that YAML made of half a sentence"""
+    for k, v in (node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()):
+        if isinstance(k, str) and " " in k:
+            odd.append("%s: %s" % (at, k))
+        walk(v, "%s/%s" % (at, k), odd)
+
+
 # ---- routes ----------------------------------------------------------------------------------------
 
 def routes(path):
@@ -109,6 +117,9 @@ def routes(path):
     check(served, "the server lists no route of v1")
     check(not set(served) - set(described), "not described: %s" % sorted(set(served) - set(described)))
     check(not set(described) - set(served), "described, but not there: %s" % sorted(set(described) - set(served)))
+    odd = []
+    walk(SPEC, "", odd)
+    check(not odd, "a comma in a description without quotes? %s" % odd)
     ids = [o["operationId"] for o in described.values()]
     check(len(ids) == len(set(ids)), "operationIds are unique")
     for (m, p), o in described.items():
@@ -148,7 +159,7 @@ def answers():
     Api.seen = []
     done = {}
     for name, fn in v1.tests.items():
-        if name in ("large_files", "usage"):
+        if name in ("large_files", "usage", "events_of_keepers"):
             continue
         api = Api()
         fn(api)

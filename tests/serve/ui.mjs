@@ -129,6 +129,11 @@ const tests = {
 		await onScreen(a, 'sum-42');
 		await goTo(b, `#/boxes/${box.id}/terminal`); /* there is one: it is attached to by itself */
 		await onScreen(b, 'sum-42');
+		/* a question to the terminal has one answer, however many watch */
+		await a.keyboard.type(
+			"clear; printf '\\033[c'; read -rst 2 -d c x; read -rst 1 -d c y; echo answers:${#x}:${#y}:end\n"
+		);
+		await until('answers', async () => /answers:[1-9]\d*:0:end/.test(await screenText(a)));
 		await b.locator('.screen').click();
 		await b.keyboard.type('echo from-$((2*21))-b\n');
 		await onScreen(a, 'from-42-b');
@@ -237,6 +242,7 @@ const tests = {
 		await page.getByRole('heading', { name: 'Checkpoint 1' }).waitFor();
 		await page.locator('.point').getByRole('button', { name: 'Roll back' }).click();
 		await page.getByRole('dialog').getByRole('button', { name: 'Roll back' }).click();
+		await page.waitForSelector('.toast:has-text("Rolled back")');
 		await until('rolled back', async () => (await run(box.id, 'cat /root/a')).stdout === 'first\n');
 		await run(box.id, 'echo third >/root/b'); /* a second branch */
 		await until(
@@ -254,6 +260,7 @@ const tests = {
 		await goTo(page, `#/boxes/${box.id}/history`);
 		await page.getByRole('button', { name: 'Undo last turn' }).click();
 		await page.getByRole('dialog').getByRole('button', { name: 'Undo' }).click();
+		await page.waitForSelector('.toast:has-text("Undone")');
 		await until('undone', async () => (await run(box.id, 'ls /root/b; true')).stdout === '');
 	},
 
@@ -313,7 +320,7 @@ const tests = {
 		await page2.waitForSelector('.frame');
 		assert.equal(await page2.locator('nav a', { hasText: 'Keys' }).count(), 0);
 		await goTo(page2, '#/keys');
-		await page2.getByRole('heading', { name: 'Boxes' }).waitFor();
+		await page2.getByRole('heading', { name: 'Boxes', exact: true }).waitFor();
 	},
 
 	async light_and_dark() {
@@ -343,6 +350,23 @@ const tests = {
 			}),
 			'none'
 		);
+	},
+
+	async ports() {
+		const box = await create({ name: 'web' });
+		const page = await open();
+		await goTo(page, `#/boxes/${box.id}/details`);
+		await page.getByRole('button', { name: 'Share a port' }).click();
+		await page.getByRole('dialog').getByLabel('Port').fill('8000');
+		await page.getByRole('dialog').getByLabel('For').selectOption('public');
+		await page.getByRole('dialog').getByRole('button', { name: 'Share' }).click();
+		const link = page.locator('.ports a');
+		await link.waitFor();
+		assert.match(await link.getAttribute('href'), new RegExp(`^http://8000-${box.id}\\.`));
+		assert.match(await link.getAttribute('rel'), /noopener/);
+		await page.getByRole('button', { name: 'Stop sharing port 8000' }).click();
+		await page.getByRole('dialog').getByRole('button', { name: 'Stop sharing' }).click();
+		await until('no port', async () => (await api('GET', `/v1/boxes/${box.id}/ports`)).ports.length === 0);
 	},
 
 	async narrow() {
@@ -418,21 +442,23 @@ const tests = {
 			);
 		}
 		await press('Escape');
-		assert.equal(await page.locator('dialog').count(), 0);
+		await until('closed', async () => (await page.locator('dialog').count()) === 0);
 		assert.equal(await at(), 'New box', 'focus comes back');
-		await tabTo(/^two$/); /* newest first */
+		/* made in the same second, they are in any order */
+		const [first, second] = await page.locator('table.boxes a.name').allTextContents();
+		await tabTo(new RegExp(`^${first}$`));
 		await press('ArrowDown');
-		assert.equal(await at(), 'one');
+		assert.equal(await at(), second);
 		await press('Tab');
-		assert.equal(await at(), 'Actions for one');
+		assert.equal(await at(), `Actions for ${second}`);
 		await press('ArrowDown');
 		assert.match(await at(), /Pause/);
 		await press('ArrowDown', 'End');
 		assert.match(await at(), /Delete/);
 		await press('Escape');
-		assert.equal(await at(), 'Actions for one');
+		assert.equal(await at(), `Actions for ${second}`);
 		await press('Shift+Tab', 'Enter');
-		await page.waitForSelector('h1:text("one")');
+		await page.waitForSelector(`h1:text("${second}")`);
 		await tabTo(/^Terminal$/);
 		await press('ArrowRight', 'ArrowRight');
 		assert.equal(await at(), 'History');

@@ -205,6 +205,8 @@ def exec_as_events(api):
     out, _, x, end, _ = gathered(s)
     check((out, x["status"], end) == (b"got two\nend\n", 0, "exit"), "the rest: %r" % out)
     refused(api.call("POST", "%s/%d/stdin" % (e, pid), data=b"x", want=(404, 409)), "conflict")
+    closed = api.post(e, {"argv": ["sleep", "100"], "detach": True}, 202).json["pid"]
+    refused(api.call("POST", "%s/%d/stdin" % (e, closed), data=b"x", want=409), "conflict", "stdin")
     # a box that goes ends its streams
     s = api.events("POST", e, {"command": "echo up; sleep 1000"})
     s.until("stdout")
@@ -768,6 +770,33 @@ def events(api):
 
 
 @test
+def events_of_keepers(api):
+    """what keepers send: a flood, for a reader that does not read; and what is none of theirs"""
+    import socket
+    feed = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    feed.connect(os.environ["DEN_STATE"] + "/serve/feed.sock")
+    s = api.events("GET", "/v1/events?kind=net.")
+    other = Api(api.post("/v1/keys", {"org": "third"}, 201).json["key"]).events("GET", "/v1/events?kind=net.")
+    for junk in (b"", b"{", b"[]", b"null", b"[" * 30000, b'{"kind":5}', b'{"kind":"box.exploded"}', b'{"kind":"net.denied","box":"' + b"b" * 500 + b'"}',
+                 b'{"kind":"net.denied","box":"\xff"}', b'{"kind":"box.created","data":[1]}' + b" " * 60000):
+        feed.send(junk)
+    for i in range(30000):
+        feed.send(json.dumps({"kind": "net.denied", "box": "b-" + "x" * 18, "owner": "default/k", "time": 1, "data": {"i": i, "pad": "x" * 500}}).encode())
+    feed.send(json.dumps({"kind": "net.denied", "box": "b-" + "y" * 18, "owner": "third/k", "data": {"i": 30000}}).encode())
+    lost, seen, last = 0, 0, None
+    while last != 30000:
+        name, number, e = next(s)
+        if name == "lost":
+            lost += e["data"]["count"]
+        elif e["data"]:
+            check(last is None or e["data"]["i"] > last, "in order")
+            seen, last = seen + 1, e["data"]["i"]
+    check(lost + seen == 30001 and lost > 0, "%d seen, %d lost" % (seen, lost))
+    name, _, e = next(other)  # it lost nothing of its own
+    check(e["data"] == {"i": 30000}, "each organisation its own: %r" % e)
+
+
+@test
 def usage(api):
     b = api.box(name="busy")
     api.post("/v1/boxes/%s/execs" % b, {"command": "timeout 20 sh -c 'while :; do :; done'", "detach": True}, 202)
@@ -775,11 +804,11 @@ def usage(api):
     def row():
         rows = api.get("/v1/usage?box=" + b).json["usage"]
         return rows and rows[0]
-    r = soon(60, lambda: row() and row()["cpu_ms"] > 2000 and row(), "usage")
+    r = soon(60, lambda: row() and row()["cpu_ms"] > 500 and row(), "usage")
     check(r["name"] == "busy" and r["org"] == "default" and r["wall_ms"] > 3000 and r["memory_mib_s"] >= 0, "row %r" % r)
     for by in ("key", "org", "hour"):
         rows = api.get("/v1/usage?by=" + by).json["usage"]
-        check(rows and rows[0]["cpu_ms"] >= r["cpu_ms"], "%s: %r" % (by, rows))
+        check(rows and max(x["cpu_ms"] for x in rows) >= r["cpu_ms"], "%s: %r" % (by, rows))
     check(api.get("/v1/usage?to=2001-01-01T00:00:00Z").json["usage"] == [], "none then")
     refused(api.get("/v1/usage?by=day", 400), "invalid", "by")
     refused(api.get("/v1/usage?from=yesterday", 400), "invalid")

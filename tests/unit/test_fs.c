@@ -141,15 +141,16 @@ TEST(stat_tells_what_is_there)
 	e = entry();
 	CHECK(e.type == FS_FILE && e.size == 5 && e.mode == 04751 && e.nlink == 1 && !e.target);
 	CHECK(e.mtime_ns == 1234000000567 && !strcmp(e.path, in("l")));
+	CHECK(e.link && e.real && !strcmp(strrchr(e.real, '/'), "/f") && e.real[0] == '/');
 	CHECK(geteuid() != 0 || (e.user && !strcmp(e.user, "root") && !strcmp(e.group, "root")));
 	fs_entry_free(&e);
 	CHECK(FS("stat", in("l"), "l") == 0);
 	e = entry();
-	CHECK(e.type == FS_LINK && !strcmp(e.target, "f"));
+	CHECK(e.type == FS_LINK && !e.link && !strcmp(e.target, "f") && e.real);
 	fs_entry_free(&e);
 	CHECK(FS("stat", "/dev/null", "") == 0);
 	e = entry();
-	CHECK(e.type == FS_CHAR);
+	CHECK(e.type == FS_CHAR && !e.link && !e.real);
 	fs_entry_free(&e);
 	CHECK(failed_with(FS("stat", in("f/x"), ""), DEN_NOT_FOUND));
 }

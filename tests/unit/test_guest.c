@@ -1,5 +1,8 @@
 #include "test.h"
 
+#include <fcntl.h>
+#include <time.h>
+
 #include "keeper.h"
 #include "strv.h"
 
@@ -139,4 +142,24 @@ TEST(lease_counts_what_is_done_and_not_what_is_looked_at)
 		CHECK(!lease_counts(looks[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(does); i++)
 		CHECK(lease_counts(does[i]));
+}
+
+/* ---- the feed ---- */
+
+TEST(feed_costs_next_to_nothing_while_nobody_listens)
+{
+	char *argv[] = { (char *)"sh", (char *)"-c", (char *)"true", NULL };
+	struct store s = { .fd = open(test_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+	struct keeper k = { .store = &s };
+	struct exec_info i = { .argv = argv, .pid = 7 };
+	struct timespec a, b;
+	enum { TIMES = 100000 };
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &a);
+	for (int n = 0; n < TIMES; n++)
+		feed_exec(&k, &i);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &b);
+	CHECK(s.fd >= 0 && !feed_wanted(&k));
+	CHECK((b.tv_sec - a.tv_sec) * 1000000000LL + b.tv_nsec - a.tv_nsec < TIMES * 10000LL); /* 10 us each */
+	close(s.fd);
 }

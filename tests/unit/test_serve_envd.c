@@ -151,7 +151,8 @@ static void parts_are(const char *body, const char *want)
 
 TEST(multipart_gives_each_part_whole)
 {
-	parts_are(HEAD("name=\"file\"; filename=\"a/b c.txt\"") "one\r\n" HEAD("name=file") "\r\ntwo\r\n\r\n--XyZ--\r\n",
+	parts_are(HEAD("name=\"file\"; filename=\"a/b c.txt\"") "one\r\n" HEAD("name=file")
+		"\r\ntwo\r\n\r\n--XyZ--\r\n",
 		"[file|a/b c.txt]one.[file|-]\r\ntwo\r\n.!");
 	parts_are("preamble --XyZ\r\n" HEAD("name=\"f\"") "\r\n--XyZ--epilogue", "[f|-].!");
 	parts_are("--XyZ  \t\r\nCONTENT-disposition:form-data;name=f\r\n\r\nx\r\n--XyZ--", "[f|-]x.!");

@@ -48,13 +48,15 @@ TEST(serve_path_literal_outranks_argument)
 	unsigned fixed, open;
 	size_t n;
 
-	CHECK(path_fits("/a/{x}/c", "/a/b/c", args, &n, &open) && path_fits("/a/b/{x}", "/a/b/c", args, &n, &fixed));
+	CHECK(path_fits("/a/{x}/c", "/a/b/c", args, &n, &open) &&
+		path_fits("/a/b/{x}", "/a/b/c", args, &n, &fixed));
 	CHECK(fixed > open);
 }
 
 TEST(serve_path_decodes_once_and_refuses_what_is_no_text)
 {
-	static const char *const bad[] = { "%", "%1", "%zz", "%00", "%ff", "%c0%af", "%ed%a0%80", "%f4%90%80%80", "a%e2%82" };
+	static const char *const bad[] = { "%", "%1", "%zz", "%00", "%ff", "%c0%af", "%ed%a0%80",
+		"%f4%90%80%80", "a%e2%82" };
 	struct den_err err;
 	char out[64];
 
@@ -62,7 +64,8 @@ TEST(serve_path_decodes_once_and_refuses_what_is_no_text)
 	CHECK(path_decode("a+b", 3, false, out, &err) == 0 && !strcmp(out, "a+b"));
 	CHECK(path_decode("a+b", 3, true, out, &err) == 0 && !strcmp(out, "a b"));
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		CHECK(path_decode(bad[i], strlen(bad[i]), false, out, &err) < 0 && err.code == DEN_INVALID);
+		CHECK(path_decode(bad[i], strlen(bad[i]), false, out, &err) < 0 &&
+			err.code == DEN_INVALID);
 }
 
 TEST(serve_query_in_order_with_empty_ones)
@@ -73,7 +76,8 @@ TEST(serve_query_in_order_with_empty_ones)
 	char many[QUERY_MAX * 2 + 3];
 
 	CHECK(query_parse("a=1&&b&c=&=d&a=%26", &q, &n, &err) == 0 && n == 5);
-	CHECK(!strcmp(q[0].value, "1") && !strcmp(q[1].name, "b") && !*q[1].value && !strcmp(q[2].name, "c"));
+	CHECK(!strcmp(q[0].value, "1") && !strcmp(q[1].name, "b") && !*q[1].value &&
+		!strcmp(q[2].name, "c"));
 	CHECK(!*q[3].name && !strcmp(q[3].value, "d") && !strcmp(q[4].value, "&"));
 	free(q);
 	CHECK(query_parse("", &q, &n, &err) == 0 && n == 0);
@@ -98,13 +102,15 @@ TEST(serve_json_is_looked_at_before_it_is_parsed)
 	CHECK(json_read("{\"a\":1,\"a\":2}", 13, &j, &err) < 0);
 	CHECK(json_read("{\"a\":\"\xff\"}", 9, &j, &err) < 0 && strstr(err.msg, "byte 6"));
 	memset(deep, '[', sizeof(deep));
-	CHECK(json_scan(deep, JSON_DEPTH_MAX, &err) == 0 && json_scan(deep, JSON_DEPTH_MAX + 1, &err) < 0);
+	CHECK(json_scan(deep, JSON_DEPTH_MAX, &err) == 0 &&
+		json_scan(deep, JSON_DEPTH_MAX + 1, &err) < 0);
 	/* brackets in a text are none */
 	deep[0] = '"';
 	CHECK(json_scan(deep, sizeof(deep), &err) == 0);
 	for (size_t i = 0; i < big; i++)
 		many[i] = i % 2 ? ',' : '1';
-	CHECK(json_scan(many, 2 * JSON_VALUES_MAX - 2, &err) == 0 && json_scan(many, big, &err) < 0);
+	CHECK(json_scan(many, 2 * JSON_VALUES_MAX - 2, &err) == 0 &&
+		json_scan(many, big, &err) < 0);
 	free(many);
 }
 
@@ -119,30 +125,37 @@ TEST(serve_fields_write_all_or_nothing)
 	} a = { .n = 5 };
 	static const struct field table[] = {
 		{ "name", FIELD_TEXT, offsetof(struct args, name), FIELD_MUST, .min = 1, .max = 5 },
-		{ "n", FIELD_U64, offsetof(struct args, n), .max = 10, .given = FIELD_GIVEN(struct args, given) },
+		{ "n", FIELD_U64, offsetof(struct args, n), .max = 10,
+			.given = FIELD_GIVEN(struct args, given) },
 		{ "i", FIELD_I64, offsetof(struct args, i), FIELD_NULL, .max = 10 },
 		{ "on", FIELD_BOOL, offsetof(struct args, on) },
 		{ "list", FIELD_TEXTS, offsetof(struct args, list), .max = 2 },
 		{ "map", FIELD_MAP, offsetof(struct args, map) },
 	};
-	static const char *const bad[] = { "{}", "{\"name\":\"\"}", "{\"name\":\"toolong\"}", "{\"name\":\"x\",\"n\":11}",
-		"{\"name\":\"x\",\"n\":-1}", "{\"name\":\"x\",\"n\":1.5}", "{\"name\":\"x\",\"n\":null}", "{\"name\":\"x\",\"i\":-11}",
-		"{\"name\":\"x\",\"on\":1}", "{\"name\":\"x\",\"list\":[\"a\",\"b\",\"c\"]}", "{\"name\":\"x\",\"list\":[1]}",
-		"{\"name\":\"x\",\"map\":{\"a=\":\"b\"}}", "{\"name\":\"x\",\"map\":{\"\":\"b\"}}", "{\"name\":\"x\",\"map\":{\"a\":1}}",
-		"{\"name\":\"x\",\"n\":3,\"nme\":1}" };
+	static const char *const bad[] = { "{}", "{\"name\":\"\"}", "{\"name\":\"toolong\"}",
+		"{\"name\":\"x\",\"n\":11}", "{\"name\":\"x\",\"n\":-1}",
+		"{\"name\":\"x\",\"n\":1.5}", "{\"name\":\"x\",\"n\":null}",
+		"{\"name\":\"x\",\"i\":-11}", "{\"name\":\"x\",\"on\":1}",
+		"{\"name\":\"x\",\"list\":[\"a\",\"b\",\"c\"]}", "{\"name\":\"x\",\"list\":[1]}",
+		"{\"name\":\"x\",\"map\":{\"a=\":\"b\"}}", "{\"name\":\"x\",\"map\":{\"\":\"b\"}}",
+		"{\"name\":\"x\",\"map\":{\"a\":1}}", "{\"name\":\"x\",\"n\":3,\"nme\":1}" };
 	struct den_err err;
 	json_t *j;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		CHECK(json_read(bad[i], strlen(bad[i]), &j, &err) == 0);
-		CHECK(fields_get(j, table, ARRAY_SIZE(table), true, &a, &err) < 0 && err.code == DEN_INVALID);
+		CHECK(fields_get(j, table, ARRAY_SIZE(table), true, &a, &err) < 0 &&
+			err.code == DEN_INVALID);
 		CHECK(!a.name && a.n == 5 && !a.list && !a.map && !a.given);
 		json_decref(j);
 	}
 	CHECK(strstr(err.msg, "did you mean 'name'"));
-	j = json_loads("{\"name\":\"x\",\"n\":2e0,\"i\":null,\"list\":[\"a\"],\"map\":{\"K\":\"V\"},\"more\":1}", 0, NULL);
+	j = json_loads("{\"name\":\"x\",\"n\":2e0,\"i\":null,\"list\":[\"a\"],\"map\":{\"K\":\"V\"}"
+		       ",\"more\":1}",
+		0, NULL);
 	CHECK(fields_get(j, table, ARRAY_SIZE(table), false, &a, &err) == 0);
-	CHECK(!strcmp(a.name, "x") && a.n == 2 && a.given && a.i == 0 && !strcmp(a.list[0], "a") && !strcmp(a.map[0], "K=V"));
+	CHECK(!strcmp(a.name, "x") && a.n == 2 && a.given && a.i == 0 && !strcmp(a.list[0], "a") &&
+		!strcmp(a.map[0], "K=V"));
 	strv_free(a.list);
 	strv_free(a.map);
 	json_decref(j);
@@ -180,5 +193,9 @@ TEST(serve_ring_keeps_order_and_bound)
 	CHECK(r.len == 40000);
 	while (ring_take(&r, out, sizeof(out)))
 		;
-	CHECK(!r.p); /* a large one that is empty costs nothing */
+	ring_trim(&r);
+	CHECK(!r.p && ring_put(&r, "abc", 3) == 3);
+	ring_trim(&r);
+	CHECK(r.len == 3 && ring_take(&r, out, 9) == 3 && !memcmp(out, "abc", 3));
+	ring_free(&r);
 }

@@ -64,6 +64,24 @@ static char *known_image(const char *image)
 	return NULL;
 }
 
+/* The registry that an image names: this machine's own services are not for everybody to knock at. */
+static int registry_check(const struct who *w, const char *image, struct den_err *err)
+{
+	size_t n = strcspn(image, "/"), host = strcspn(image, ":/");
+	bool digits = strspn(image, "0123456789.") >= host, named = memchr(image, '.', host);
+
+	if (w->admin || !image[n] ||
+		(!named && !memchr(image, ':', n) && strncmp(image, "localhost", host)))
+		return 0; /* no registry is named */
+	if (image[0] == '[' || digits || !named)
+		return den_fail(err, DEN_DENIED, 0,
+			"fromImage: '%.100s' is on a registry near the server; it takes a key with "
+			"the scope "
+			"'admin' to pull from there",
+			image);
+	return 0;
+}
+
 static int from_image(struct build *b, const char *image, char **ret, struct den_err *err)
 {
 	struct den_template *t;
@@ -76,6 +94,8 @@ static int from_image(struct build *b, const char *image, char **ret, struct den
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"fromImageRegistry: pull the image with 'den template pull' on the server, "
 			"where its credentials are, and build from that template");
+	if (registry_check(&b->who, image, err) < 0)
+		return -1;
 	if (asprintf(&name, "pulled/%s", image) < 0)
 		abort();
 	if (den_template_get(b->den, name, &t, err) == 0) {

@@ -83,7 +83,8 @@ static int tags_settle(const struct who *w, const char *id, const char *name, co
 			strlen(*t) > 100 || **t == '.' || **t == '-')
 			return den_fail(err, DEN_INVALID, 0,
 				"tag '%.60s': letters, digits, '.', '_' and '-' make a tag", *t);
-		if (e2b_template_stored(w, name, *t, &stored, err) < 0)
+		if (e2b_template_stored(w, name, *t, &stored, err) < 0 ||
+			e2b_template_writable(w, stored, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -288,7 +289,8 @@ int e2b_build_status(struct req *r, struct den_err *err)
 	j = json_pack("{s:s, s:s, s:s, s:O, s:O}", "templateID", req_arg(r, "id"), "buildID",
 		req_arg(r, "build"), "status", s.state, "logs", s.logs, "logEntries", s.entries);
 	if (s.reason) {
-		json_t *why = json_pack("{s:s, s:[]}", "message", s.reason, "logEntries");
+		json_t *why =
+			json_pack("{s:o, s:[]}", "message", json_text(s.reason), "logEntries");
 
 		if (s.step[0])
 			json_object_set_new(why, "step", json_string(s.step));

@@ -101,6 +101,9 @@ int e2b_template_stored(
 /* The two parts of an id; tag "default" when there is none. free() both */
 int e2b_template_split(const char *id, char **ret_name, char **ret_tag, struct den_err *err);
 
+/* May this name be given, or taken away? Those that every organisation builds on are an admin's to change. */
+int e2b_template_writable(const struct who *who, const char *stored, struct den_err *err);
+
 /* ---- templates.c ---- */
 int e2b_template_delete(struct req *r, struct den_err *err);
 int e2b_template_list(struct req *r, struct den_err *err);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "auth.h"
@@ -12,6 +11,7 @@
 #include "clock.h"
 #include "mem.h"
 #include "parse.h"
+#include "pick.h"
 #include "route.h"
 #include "signed.h"
 
@@ -19,23 +19,6 @@
 #define CPU_SAMPLE_MS 100
 
 /* ---- which box ---- */
-
-/* "49983-ID.example.org" */
-static bool host_id(const char *host, char ret[static E2B_ID_SIZE])
-{
-	char id[E2B_ID_SIZE];
-	size_t n;
-
-	if (!host || strncmp(host, "49983-", 6))
-		return false;
-	host += 6;
-	n = strcspn(host, ".:");
-	if (n >= sizeof(id))
-		return false;
-	memcpy(id, host, n);
-	id[n] = '\0';
-	return e2b_id_box(id, ret);
-}
 
 static bool token_fits(const char *id, void *user)
 {
@@ -161,20 +144,25 @@ static int find(struct req *r, const char *op, bool proof, struct envd *ret, str
 {
 	const char *header = req_header(r, "E2b-Sandbox-Id");
 	char id[E2B_ID_SIZE];
+	uint16_t port;
 
-	if (header ? !e2b_id_box(header, id) : !host_id(req_header(r, "Host"), id) && !id_by_proof(r, op, id)) {
-		if (!header)
+	if (!pick_box(r, id, &port)) {
+		if (header)
+			return say_gone_of(r, header), 1;
+		if (!id_by_proof(r, op, id))
 			return e2b_error(r, 401, op && req_query(r, "signature") ? "invalid signature" : DENIED), 1;
-		return say_gone_of(r, header), 1;
 	}
+	memcpy(ret->id, id, sizeof(id));
 	if (proof && check_proof(r, id, op))
 		return 1;
+	/* who has shown nothing is told how it is, but wakes nobody */
+	if (!proof && !token_fits(id, (void *)req_header(r, "X-Access-Token")))
+		return envd_gone(r, ret);
 	if (e2b_wake(r, id, err) < 0) {
 		if (err->code == DEN_NOT_FOUND || err->code == DEN_CONFLICT)
 			return say_gone(r, id), 1;
 		return -1;
 	}
-	memcpy(ret->id, id, sizeof(id));
 	return 0;
 }
 

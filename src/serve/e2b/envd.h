@@ -18,7 +18,6 @@
 #include "http.h"
 #include "json.h"
 
-#define ENVD_PORT 49983
 #define ENVD_XATTR "user.e2b."
 
 /* ---- envd.c ---- */

@@ -66,7 +66,8 @@ static ssize_t unzip(struct upload *u, void *buf, size_t cap, struct den_err *er
 			u->started = false; /* another may follow */
 			inflateReset(&u->z);
 		} else if (r != Z_OK && r != Z_BUF_ERROR) {
-			return den_fail(err, DEN_INVALID, 0, "the body is not gzip: %s", u->z.msg ? u->z.msg : "damaged");
+			return den_fail(
+				err, DEN_INVALID, 0, "the body is not gzip: %s", u->z.msg ? u->z.msg : "damaged");
 		}
 	}
 	return (ssize_t)(cap - u->z.avail_out);
@@ -321,7 +322,8 @@ static int upload_run(struct upload *u, struct den_err *err)
 	} else if (type && !strncasecmp(type, "application/octet-stream", 24)) {
 		got = file_put(u, path, body_source, err);
 	} else {
-		return e2b_error(u->r, 400, "unsupported Content-Type: send multipart/form-data or application/octet-stream"), 1;
+		return e2b_error(u->r, 400, "unsupported Content-Type: send multipart/form-data or "
+			"application/octet-stream"), 1;
 	}
 	json_close(&u->done, ']');
 	return got;

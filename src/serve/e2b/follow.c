@@ -82,8 +82,8 @@ static void end_put(struct buf *out, const struct den_exec_result *res)
 	size_t at = connect_begin(out, 0);
 
 	follow_status(res, status);
-	buf_addf(out, "{\"event\":{\"end\":{\"exitCode\":%d,\"exited\":%s,\"status\":\"%s\"", res->exited ? res->status : -1,
-		res->exited ? "true" : "false", status);
+	buf_addf(out, "{\"event\":{\"end\":{\"exitCode\":%d,\"exited\":%s,\"status\":\"%s\"",
+		res->exited ? res->status : -1, res->exited ? "true" : "false", status);
 	if (!res->exited || res->status)
 		buf_addf(out, ",\"error\":\"%s\"", status);
 	buf_addstr(out, "}}}");

@@ -8,8 +8,8 @@
 
 static int say_missing(struct req *r, const char *ref)
 {
-	return rpc_refuse(r, CONNECT_NOT_FOUND, "process with %s %s not found", ref[strspn(ref, "0123456789")] ? "tag" : "pid",
-		ref);
+	return rpc_refuse(r, CONNECT_NOT_FOUND, "process with %s %s not found",
+		ref[strspn(ref, "0123456789")] ? "tag" : "pid", ref);
 }
 
 /* A short attachment: to write, close, resize. */
@@ -102,7 +102,8 @@ static int write_all(struct req *r, struct envd *e, struct den_exec *x, struct t
 	return 0;
 }
 
-static int touch_failed(struct req *r, struct envd *e, const char *ref, const struct touch *t, const struct den_err *why)
+static int touch_failed(struct req *r, struct envd *e, const char *ref, const struct touch *t,
+	const struct den_err *why)
 {
 	if (envd_gone(r, e))
 		return 0;
@@ -202,7 +203,8 @@ int process_signal(struct req *r, struct den_err *err)
 	else if ((name && !strcmp(name, "SIGNAL_SIGTERM")) || json_integer_value(value) == SIGTERM)
 		sig = SIGTERM;
 	if (!sig)
-		return rpc_refuse(r, CONNECT_UNIMPLEMENTED, "invalid signal: SIGNAL_SIGKILL and SIGNAL_SIGTERM can be sent");
+		return rpc_refuse(
+			r, CONNECT_UNIMPLEMENTED, "invalid signal: SIGNAL_SIGKILL and SIGNAL_SIGTERM can be sent");
 	if (process_ref(args, &ref, err) < 0)
 		return rpc_refuse(r, CONNECT_INVALID_ARGUMENT, "%s", err->msg);
 	if (den_kill(e.box, ref, sig, DEN_SCOPE_GROUP, err) == 0)

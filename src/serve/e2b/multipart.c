@@ -224,7 +224,8 @@ static int headers(struct multipart *m, const char **p, size_t *n, struct den_er
 {
 	while (*n) {
 		if (m->n_head == MULTIPART_HEAD_MAX)
-			return den_fail(err, DEN_LIMIT, 0, "a part has more than %d bytes of headers", MULTIPART_HEAD_MAX);
+			return den_fail(err, DEN_LIMIT, 0, "a part has more than %d bytes of headers",
+				MULTIPART_HEAD_MAX);
 		m->head[m->n_head++] = **p;
 		take(p, n, 1);
 		if (m->n_head == 2 && !memcmp(m->head, "\r\n", 2))

@@ -23,6 +23,12 @@ void e2b_template_free(struct e2b_template *t)
 
 /* ---- names ---- */
 
+/* den also finds images by the beginning of their digest: those may be anybody's. */
+static bool could_be_digest(const char *name, size_t n)
+{
+	return n >= 12 && strspn(name, "0123456789abcdef") >= n;
+}
+
 int e2b_template_split(const char *id, char **ret_name, char **ret_tag, struct den_err *err)
 {
 	const char *slash = strrchr(id, '/'), *name = slash ? slash + 1 : id,
@@ -32,6 +38,10 @@ int e2b_template_split(const char *id, char **ret_name, char **ret_tag, struct d
 	if (!n || n > 128 || (colon && (!colon[1] || strchr(colon + 1, ':'))))
 		return den_fail(err, DEN_INVALID, 0,
 			"'%.100s' is no name of a template; it is like my-app or my-app:v1", id);
+	if (could_be_digest(name, n))
+		return den_fail(err, DEN_INVALID, 0,
+			"'%.100s' could be the digest of an image; templates are known by names",
+			id);
 	*ret_name = mem_strndup(name, n);
 	*ret_tag = mem_strdup(colon ? colon + 1 : "default");
 	return 0;
@@ -51,6 +61,21 @@ int e2b_template_stored(
 		*ret = mem_take(&stored);
 	else if (asprintf(ret, "%s:%s", stored, tag) < 0)
 		abort();
+	return 0;
+}
+
+int e2b_template_writable(const struct who *who, const char *stored, struct den_err *err)
+{
+	static const char *const shared[] = { "base", "code-interpreter-v1" };
+	size_t n = strcspn(stored, ":");
+
+	for (size_t i = 0; i < ARRAY_SIZE(shared) && !who->admin; i++)
+		if (strlen(shared[i]) == n && !strncmp(stored, shared[i], n))
+			return den_fail(err, DEN_DENIED, 0,
+				"template '%s' is everybody's: it takes a key with the scope "
+				"'admin' to "
+				"change it; choose another name",
+				shared[i]);
 	return 0;
 }
 
@@ -155,12 +180,6 @@ static int template_load(
 	return 0;
 }
 
-/* den also finds images by the beginning of their digest: those may be anybody's. */
-static bool could_be_digest(const char *name)
-{
-	return strlen(name) >= 12 && strspn(name, "0123456789abcdef") == strlen(name);
-}
-
 /* The organisation's own comes first, then the ones that everybody has. */
 static int template_look(struct req *r, const char *id, struct e2b_template *t, struct den_err *err)
 {
@@ -170,7 +189,7 @@ static int template_look(struct req *r, const char *id, struct e2b_template *t, 
 
 	if (!strcmp(id, "base") || !strcmp(id, "base:default"))
 		name = serve.e2b_template ? serve.e2b_template : "base";
-	if (could_be_digest(name) || e2b_template_stored(req_who(r), name, NULL, &own, err) < 0 ||
+	if (e2b_template_stored(req_who(r), name, NULL, &own, err) < 0 ||
 		e2b_template_stored(&everybody, name, NULL, &shared, err) < 0)
 		return den_fail(err, DEN_NOT_FOUND, 0, "template '%.100s' not found", id);
 	if (template_load(r, own, t, err) == 0)

@@ -79,7 +79,12 @@ static int passwd_sink(const void *data, size_t n, void *user, struct den_err *e
 	return 0;
 }
 
-/* name:x:uid:gid:comment:home:shell */
+static bool number(const char *name)
+{
+	return !name[strspn(name, "0123456789")];
+}
+
+/* name:x:uid:gid:comment:home:shell. A name that is a number means that number, as everywhere in den. */
 static bool line_is(char *line, const char *name, struct person *ret)
 {
 	char *f[7], *save = line;
@@ -90,7 +95,7 @@ static bool line_is(char *line, const char *name, struct person *ret)
 		if (!f[i])
 			return false;
 	}
-	if (strcmp(f[0], name) || parse_u64(f[2], 0, UINT32_MAX - 1, &uid, NULL) < 0 ||
+	if (strcmp(number(name) ? f[2] : f[0], name) || parse_u64(f[2], 0, UINT32_MAX - 1, &uid, NULL) < 0 ||
 		parse_u64(f[3], 0, UINT32_MAX - 1, &gid, NULL) < 0)
 		return false;
 	*ret = (struct person){ .uid = (uint32_t)uid, .gid = (uint32_t)gid };
@@ -105,6 +110,7 @@ static int look_up(struct envd *e, const char *name, struct person *ret, struct 
 {
 	auto_buf text = { 0 };
 	char *save, *line;
+	uint64_t uid;
 
 	if (den_file_read(e->box, "/etc/passwd", NULL, passwd_sink, &text, err) < 0 && err->code != DEN_NOT_FOUND)
 		return -1;
@@ -114,6 +120,11 @@ static int look_up(struct envd *e, const char *name, struct person *ret, struct 
 			return 0;
 	if (!strcmp(name, "root")) { /* whom a box has in any case */
 		*ret = (struct person){ .name = "root", .home = "/" };
+		return 0;
+	}
+	if (number(name) && parse_u64(name, 0, UINT32_MAX - 1, &uid, NULL) == 0) {
+		*ret = (struct person){ .home = "/", .uid = (uint32_t)uid, .gid = (uint32_t)uid };
+		memcpy(ret->name, name, strlen(name) + 1);
 		return 0;
 	}
 	return den_fail(err, DEN_NOT_FOUND, 0, "invalid username: '%s'", name);

@@ -101,7 +101,8 @@ int process_size(const json_t *pty, uint16_t *rows, uint16_t *cols, struct den_e
 	const json_t *size = json_object_get(pty, "size");
 	uint64_t r = 0, c = 0;
 
-	if (!rpc_u64(json_object_get(size, "rows"), UINT16_MAX, &r) || !rpc_u64(json_object_get(size, "cols"), UINT16_MAX, &c))
+	if (!rpc_u64(json_object_get(size, "rows"), UINT16_MAX, &r) ||
+		!rpc_u64(json_object_get(size, "cols"), UINT16_MAX, &c))
 		return den_fail(err, DEN_INVALID, 0, "pty.size has rows and cols");
 	*rows = (uint16_t)r;
 	*cols = (uint16_t)c;
@@ -137,7 +138,8 @@ static int read_env(const json_t *config, const char *id, struct start *s, struc
 		auto_buf b = { 0 };
 
 		if (!json_is_string(value) || !*key || strchr(key, '='))
-			return den_fail(err, DEN_INVALID, 0, "process.envs: '%.60s' is not a variable with a text", key);
+			return den_fail(
+				err, DEN_INVALID, 0, "process.envs: '%.60s' is not a variable with a text", key);
 		buf_addstr(&b, key);
 		buf_addstr(&b, "=");
 		buf_addstr(&b, json_string_value(value));
@@ -192,7 +194,9 @@ static int start_failed(struct rpc *s, const struct start *st, const struct den_
 		return 0;
 	if (person_get(s->e, st->user, &p, &err) < 0 && err.code == DEN_NOT_FOUND)
 		return rpc_stream_refuse(s, CONNECT_UNAUTHENTICATED, "%s", err.msg);
-	if (st->cwd && (den_file_stat(s->e->box, st->cwd, NULL, seen, &dir, &err) < 0 ? err.code == DEN_NOT_FOUND : !dir))
+	if (st->cwd && den_file_stat(s->e->box, st->cwd, NULL, seen, &dir, &err) < 0)
+		dir = err.code != DEN_NOT_FOUND;
+	if (st->cwd && !dir)
 		return rpc_stream_refuse(s, CONNECT_INVALID_ARGUMENT, "cwd '%s' does not exist", st->cwd);
 	if (why->code == DEN_NOT_FOUND || why->code == DEN_DENIED)
 		return rpc_stream_refuse(s, CONNECT_INVALID_ARGUMENT, "error starting process: %s", why->msg);
@@ -261,7 +265,8 @@ static int connect_find(struct envd *e, const char *ref, bool *ret_tty, struct d
 		const struct den_exec_info *x = &ps->execs[i];
 		bool fits = number ? (uint64_t)x->pid == pid : x->tag && !strcmp(x->tag, ref);
 
-		if (fits && (x->running || clock_wall_ms() - x->ended_ms < ENDED_KEPT_MS) && (!found || !found->running))
+		fits = fits && (x->running || clock_wall_ms() - x->ended_ms < ENDED_KEPT_MS);
+		if (fits && (!found || !found->running))
 			found = x;
 	}
 	if (found)

@@ -100,7 +100,8 @@ static int args_read(struct req *r, json_t **args, struct den_err *err)
 	const char *text;
 	size_t n;
 
-	if (req_body(r, CONNECT_MAX + CONNECT_HEAD, &body, err) < 0 || connect_open(body.p, body.len, &text, &n, err) < 0)
+	if (req_body(r, CONNECT_MAX + CONNECT_HEAD, &body, err) < 0 ||
+		connect_open(body.p, body.len, &text, &n, err) < 0)
 		return -1;
 	return json_read(text, n, args, err);
 }

@@ -91,7 +91,8 @@ int e2b_snapshot(struct req *r, struct den_err *err)
 	asked = json_string_value(json_object_get(body, "name"));
 	name_random(made);
 	if (e2b_template_split(asked ? asked : made, &name, &tag, err) < 0 ||
-		e2b_template_stored(req_who(r), asked ? asked : made, NULL, &stored, err) < 0)
+		e2b_template_stored(req_who(r), asked ? asked : made, NULL, &stored, err) < 0 ||
+		e2b_template_writable(req_who(r), stored, err) < 0)
 		return -1;
 	if (asprintf(&id, "%s:%s", name, tag) < 0)
 		abort();
@@ -162,8 +163,8 @@ int e2b_snapshots(struct req *r, struct den_err *err)
 
 static json_t *fork_failure(const struct den_err *err)
 {
-	return json_pack(
-		"{s:{s:i, s:s}}", "error", "code", http_status(err->code), "message", err->msg);
+	return json_pack("{s:{s:i, s:o}}", "error", "code", http_status(err->code), "message",
+		json_text(err->msg));
 }
 
 static json_t *fork_one(struct req *r, struct den_box *box, const struct den_box_info *i,

@@ -244,6 +244,8 @@ int e2b_tags_set(struct req *r, struct den_err *err)
 		auto_free char *stored = NULL;
 
 		status = e2b_template_stored(req_who(r), x.name, *tag, &stored, err);
+		if (status == 0)
+			status = e2b_template_writable(req_who(r), stored, err);
 		if (status == 0 && strcmp(stored, from.stored))
 			status = den_template_tag(req_den(r), from.stored, stored, err);
 		json_array_append_new(told, json_string(*tag));
@@ -267,6 +269,8 @@ int e2b_tags_remove(struct req *r, struct den_err *err)
 
 		status = e2b_template_stored(req_who(r), x.name, *tag, &stored, err);
 		if (status == 0)
+			status = e2b_template_writable(req_who(r), stored, err);
+		if (status == 0)
 			status = den_template_remove(req_den(r), stored, true, err);
 	}
 	e2b_template_changed();
@@ -279,13 +283,14 @@ int e2b_tags_remove(struct req *r, struct den_err *err)
 static int builds_forget(const struct who *w, const char *name, struct den_err *err)
 {
 	if (db_run(err, NULL,
-		    "DELETE FROM e2b_lines WHERE build IN (SELECT id FROM e2b_builds WHERE org = ? AND"
+		    "DELETE FROM e2b_lines WHERE build IN (SELECT id FROM e2b_builds WHERE org = ? "
+		    "AND"
 		    " name = ? AND state IN ('ready', 'error'))",
 		    "ss", w->org, name) < 0)
 		return -1;
 	return db_run(err, NULL,
-		"DELETE FROM e2b_builds WHERE org = ? AND name = ? AND state IN ('ready', 'error')", "ss",
-		w->org, name);
+		"DELETE FROM e2b_builds WHERE org = ? AND name = ? AND state IN ('ready', 'error')",
+		"ss", w->org, name);
 }
 
 /* With a tag that alone; without, all of the name. */
@@ -311,7 +316,9 @@ int e2b_template_delete(struct req *r, struct den_err *err)
 			(one && strcmp(tag, own_tag)) ||
 			!auth_name_seen(req_who(r), t[i].name, false) || strlen(t[i].id) != 64)
 			continue;
-		status = den_template_remove(req_den(r), t[i].name, true, err);
+		status = e2b_template_writable(req_who(r), t[i].name, err);
+		if (status == 0)
+			status = den_template_remove(req_den(r), t[i].name, true, err);
 		if (status == 0)
 			status = snapshots_forget(t[i].name, err);
 		removed += status == 0;

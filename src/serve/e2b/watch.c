@@ -265,7 +265,8 @@ static int watcher_run(struct watcher *x, struct den *d, struct den_err *err)
 {
 	auto_box *box = NULL;
 
-	if (den_box_open(d, x->box, &box, err) < 0 || (x->w.entries && den_box_open(d, x->box, &x->w.look.box, err) < 0))
+	if (den_box_open(d, x->box, &box, err) < 0 ||
+		(x->w.entries && den_box_open(d, x->box, &x->w.look.box, err) < 0))
 		return -1;
 	return scene_watch(box, &x->w, watcher_fn, x, err);
 }

@@ -59,7 +59,8 @@ static int text_check(const struct field *f, const json_t *v, const char **ret, 
 		return den_fail(err, DEN_INVALID, 0, "holds a NUL character");
 	if (n < f->min)
 		return f->min == 1 ? den_fail(err, DEN_INVALID, 0, "is empty")
-				   : den_fail(err, DEN_INVALID, 0, "is shorter than %zu bytes", (size_t)f->min);
+				   : den_fail(err, DEN_INVALID, 0, "is shorter than %zu bytes",
+					     (size_t)f->min);
 	if (n > max)
 		return den_fail(err, DEN_INVALID, 0, "is longer than %zu bytes", max);
 	if (f->words && one_of(s, f->words, err) < 0)
@@ -74,7 +75,8 @@ static int count_check(const struct field *f, size_t n, struct den_err *err)
 
 	if (n < f->min)
 		return f->min == 1 ? den_fail(err, DEN_INVALID, 0, "is empty")
-				   : den_fail(err, DEN_INVALID, 0, "has %zu; at least %zu are needed", n, (size_t)f->min);
+				   : den_fail(err, DEN_INVALID, 0,
+					     "has %zu; at least %zu are needed", n, (size_t)f->min);
 	if (n > max)
 		return den_fail(err, DEN_INVALID, 0, "has %zu; at most %zu are allowed", n, max);
 	return 0;
@@ -117,7 +119,8 @@ static int map_get(const struct field *f, const json_t *v, char ***ret, struct d
 		const char *s;
 
 		if (!*key || strchr(key, '='))
-			return den_fail(err, DEN_INVALID, 0, "the name '%.60s' is empty or holds '='", key);
+			return den_fail(
+				err, DEN_INVALID, 0, "the name '%.60s' is empty or holds '='", key);
 		if (text_check(&any_text, value, &s, err) < 0)
 			return den_wrap(err, "%.60s", key);
 		buf_addf(&pair, "%s=%s", key, s);
@@ -154,8 +157,8 @@ static int number_get(const struct field *f, const json_t *v, void *to, struct d
 		if (!json_is_number(v))
 			return wrong_kind(v, "a number", err);
 		if (real < (double)f->min || (f->max && real > (double)f->max))
-			return den_fail(err, DEN_INVALID, 0, "must be from %llu to %llu", (unsigned long long)f->min,
-				(unsigned long long)f->max);
+			return den_fail(err, DEN_INVALID, 0, "must be from %llu to %llu",
+				(unsigned long long)f->min, (unsigned long long)f->max);
 		if (to)
 			*(double *)to = real;
 		return 0;
@@ -165,8 +168,10 @@ static int number_get(const struct field *f, const json_t *v, void *to, struct d
 	max = MIN(max, INT64_MAX);
 	if (f->kind == FIELD_I64 ? n > (int64_t)max || n < -(int64_t)max
 				 : n < 0 || (uint64_t)n < f->min || (uint64_t)n > max)
-		return den_fail(err, DEN_INVALID, 0, "must be from %s%llu to %llu", f->kind == FIELD_I64 ? "-" : "",
-			(unsigned long long)(f->kind == FIELD_I64 ? max : f->min), (unsigned long long)max);
+		return den_fail(err, DEN_INVALID, 0, "must be from %s%llu to %llu",
+			f->kind == FIELD_I64 ? "-" : "",
+			(unsigned long long)(f->kind == FIELD_I64 ? max : f->min),
+			(unsigned long long)max);
 	if (to && f->kind == FIELD_I64)
 		*(int64_t *)to = n;
 	else if (to)
@@ -192,7 +197,8 @@ static int tree_get(const struct field *f, const json_t *v, void *to, struct den
 	if (f->kind == FIELD_ARRAY && !json_is_array(v))
 		return wrong_kind(v, "a list", err);
 	if (f->kind != FIELD_ANY &&
-		count_check(f, json_is_array(v) ? json_array_size(v) : json_object_size(v), err) < 0)
+		count_check(f, json_is_array(v) ? json_array_size(v) : json_object_size(v), err) <
+			0)
 		return -1;
 	if (to)
 		*(json_t **)to = (json_t *)v;
@@ -252,7 +258,8 @@ int fields_known(const json_t *j, const char *const *names, struct den_err *err)
 			continue;
 		near = parse_nearest(key, names, n);
 		if (near)
-			return den_fail(err, DEN_INVALID, 0, "unknown field '%.60s'; did you mean '%s'?", key, near);
+			return den_fail(err, DEN_INVALID, 0,
+				"unknown field '%.60s'; did you mean '%s'?", key, near);
 		for (i = 0; i < n; i++)
 			buf_addf(&all, "%s%s", i ? ", " : "", names[i]);
 		return den_fail(err, DEN_INVALID, 0, "unknown field '%.60s'; there %s %.150s", key,
@@ -279,7 +286,8 @@ static const json_t *member(const json_t *j, const struct field *f)
 	return v && json_is_null(v) && (f->flags & FIELD_NULL) ? NULL : v;
 }
 
-int fields_get(const json_t *j, const struct field *table, size_t n, bool strict, void *into, struct den_err *err)
+int fields_get(const json_t *j, const struct field *table, size_t n, bool strict, void *into,
+	struct den_err *err)
 {
 	if (j && !json_is_object(j))
 		return wrong_kind(j, "an object", err);

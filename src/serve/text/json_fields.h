@@ -26,16 +26,16 @@
 #include "err.h"
 
 enum field_kind {
-	FIELD_BOOL,   /* bool */
-	FIELD_TEXT,   /* const char *, lives as long as the JSON; min..max bytes; no NUL inside */
-	FIELD_U64,    /* uint64_t, min..max; a number without a fraction */
-	FIELD_I64,    /* int64_t, 0-max..max */
-	FIELD_REAL,   /* double, min..max */
+	FIELD_BOOL, /* bool */
+	FIELD_TEXT, /* const char *, lives as long as the JSON; min..max bytes; no NUL inside */
+	FIELD_U64, /* uint64_t, min..max; a number without a fraction */
+	FIELD_I64, /* int64_t, 0-max..max */
+	FIELD_REAL, /* double, min..max */
 	FIELD_OBJECT, /* json_t *, borrowed; min..max members */
-	FIELD_ARRAY,  /* json_t *, borrowed; min..max elements */
-	FIELD_ANY,    /* json_t *, borrowed */
-	FIELD_TEXTS,  /* char **: array of min..max texts; strv_free() */
-	FIELD_MAP,    /* char **: {"K": "V"} as "K=V", min..max of them, K without '=' and not empty; strv_free() */
+	FIELD_ARRAY, /* json_t *, borrowed; min..max elements */
+	FIELD_ANY, /* json_t *, borrowed */
+	FIELD_TEXTS, /* char **: array of min..max texts; strv_free() */
+	FIELD_MAP, /* char **: {"K": "V"} as "K=V", min..max of them, K without '=' and not empty; strv_free() */
 };
 
 enum {
@@ -48,9 +48,10 @@ struct field {
 	enum field_kind kind;
 	size_t at; /* offsetof() in *into */
 	unsigned flags;
-	uint64_t min, max;	  /* as the kind says; max 0: no bound (but FIELD_TEXT: 64 KiB; lists: 10,000) */
+	uint64_t min,
+		max; /* as the kind says; max 0: no bound (but FIELD_TEXT: 64 KiB; lists: 10,000) */
 	const char *const *words; /* FIELD_TEXT: one of these, NULL-terminated; NULL: any */
-	size_t given;		  /* FIELD_GIVEN(): a bool that tells whether it was there; 0: nobody asks */
+	size_t given; /* FIELD_GIVEN(): a bool that tells whether it was there; 0: nobody asks */
 };
 #define FIELD_GIVEN(type, member) (offsetof(type, member) + 1)
 

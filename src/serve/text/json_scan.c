@@ -26,7 +26,8 @@ int json_scan(const char *p, size_t n, struct den_err *err)
 		case '[':
 			values++;
 			if (++depth > JSON_DEPTH_MAX)
-				return den_fail(err, DEN_INVALID, 0, "the body is nested deeper than %d at byte %zu",
+				return den_fail(err, DEN_INVALID, 0,
+					"the body is nested deeper than %d at byte %zu",
 					JSON_DEPTH_MAX, i);
 			break;
 		case '}':
@@ -38,7 +39,8 @@ int json_scan(const char *p, size_t n, struct den_err *err)
 			break;
 		}
 		if (values > JSON_VALUES_MAX)
-			return den_fail(err, DEN_INVALID, 0, "the body holds more than %d values", JSON_VALUES_MAX);
+			return den_fail(err, DEN_INVALID, 0, "the body holds more than %d values",
+				JSON_VALUES_MAX);
 	}
 	return 0;
 }
@@ -59,11 +61,13 @@ int json_read(const char *p, size_t n, json_t **ret, struct den_err *err)
 		return -1;
 	j = json_loadb(p, n, JSON_REJECT_DUPLICATES, &e);
 	if (!j)
-		return den_fail(err, DEN_INVALID, 0, "the body is not JSON: line %d, column %d: %.100s", e.line,
-			e.column, e.text);
+		return den_fail(err, DEN_INVALID, 0,
+			"the body is not JSON: line %d, column %d: %.100s", e.line, e.column,
+			e.text);
 	if (!json_is_object(j)) {
 		json_decref(j);
-		return den_fail(err, DEN_INVALID, 0, "the body must be a JSON object, like {\"name\": \"value\"}");
+		return den_fail(err, DEN_INVALID, 0,
+			"the body must be a JSON object, like {\"name\": \"value\"}");
 	}
 	*ret = j;
 	return 0;

@@ -18,17 +18,19 @@ static int hex(char c)
 /* Bytes of the character at s, 0: it is none. No surrogates, nothing longer than needed (RFC 3629). */
 static size_t utf8_one(const unsigned char *s, size_t n)
 {
-	size_t len = s[0] < 0x80 ? 1 : s[0] >= 0xc2 && s[0] < 0xe0 ? 2 : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
-		: s[0] >= 0xf0 && s[0] < 0xf5					      ? 4
-										      : 0;
+	size_t len = s[0] < 0x80		   ? 1
+		     : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+		     : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+		     : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+						   : 0;
 
 	if (!len || len > n)
 		return 0;
 	for (size_t i = 1; i < len; i++)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
-	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-		(s[0] == 0xf4 && s[1] > 0x8f))
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+		(s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
 		return 0;
 	return len;
 }
@@ -65,9 +67,11 @@ int path_decode(const char *s, size_t n, bool plus, char *out, struct den_err *e
 		}
 		if (n - i < 3 || (high = hex(s[i + 1])) < 0 || (low = hex(s[i + 2])) < 0)
 			return den_fail(err, DEN_INVALID, 0,
-				"a '%%' in the address must be followed by two hexadecimal digits; write %%25 for it");
+				"a '%%' in the address must be followed by two hexadecimal digits; "
+				"write %%25 for it");
 		if (!high && !low)
-			return den_fail(err, DEN_INVALID, 0, "the address holds %%00, which cannot be");
+			return den_fail(
+				err, DEN_INVALID, 0, "the address holds %%00, which cannot be");
 		*o++ = (char)(high << 4 | low);
 		i += 2;
 	}
@@ -77,14 +81,15 @@ int path_decode(const char *s, size_t n, bool plus, char *out, struct den_err *e
 	return 0;
 }
 
-bool path_fits(const char *pattern, const char *path, struct span_arg args[static PATH_ARGS_MAX], size_t *ret_n,
-	unsigned *ret_rank)
+bool path_fits(const char *pattern, const char *path, struct span_arg args[static PATH_ARGS_MAX],
+	size_t *ret_n, unsigned *ret_rank)
 {
 	size_t n = 0;
 	unsigned rank = 0, bit = 1u << 30;
 
 	for (; *pattern == '/' && *path == '/'; bit >>= 1) {
-		const char *pattern_end = strchrnul(++pattern, '/'), *path_end = strchrnul(++path, '/');
+		const char *pattern_end = strchrnul(++pattern, '/'),
+			   *path_end = strchrnul(++path, '/');
 		size_t len = (size_t)(pattern_end - pattern);
 
 		if (len >= 2 && *pattern == '{' && pattern_end[-1] == '}') {

@@ -24,8 +24,8 @@ struct span_arg {
 	size_t name_n, value_n;
 	bool rest;
 };
-bool path_fits(const char *pattern, const char *path, struct span_arg args[static PATH_ARGS_MAX], size_t *ret_n,
-	unsigned *ret_rank);
+bool path_fits(const char *pattern, const char *path, struct span_arg args[static PATH_ARGS_MAX],
+	size_t *ret_n, unsigned *ret_rank);
 
 /* "a=1&b=2" decoded into pairs, in order. One allocation: free(*ret). At most QUERY_MAX. */
 #define QUERY_MAX 256

@@ -6,7 +6,6 @@
 #include "mem.h"
 
 #define RING_FIRST 4096
-#define RING_KEEP 16384 /* an empty ring of at most this size keeps its memory */
 
 static void copy_out(const struct ring *r, char *to, size_t n)
 {
@@ -59,12 +58,15 @@ size_t ring_take(struct ring *r, void *p, size_t n)
 	copy_out(r, p, n);
 	r->head = (r->head + n) % r->cap;
 	r->len -= n;
-	if (!r->len) {
+	if (!r->len)
 		r->head = 0;
-		if (r->cap > RING_KEEP)
-			ring_free(r);
-	}
 	return n;
+}
+
+void ring_trim(struct ring *r)
+{
+	if (!r->len)
+		ring_free(r);
 }
 
 void ring_free(struct ring *r)

@@ -217,7 +217,7 @@ static int feed_body(struct follow *f, uint64_t *ret, struct den_err *err)
 		while (f->n_in && !f->ended && !(ev & (REQ_GONE | REQ_STOP)))
 			if ((ev = v1_follow_step(f, 60000, err)) < 0)
 				return -1;
-		if (f->ended)
+		if (f->ended && f->n_in)
 			return den_fail(err, DEN_CONFLICT, 0, "the program has ended; it took %llu bytes of this request",
 				(unsigned long long)(*ret + (size_t)n - f->n_in));
 		if (ev & (REQ_GONE | REQ_STOP))
@@ -225,6 +225,25 @@ static int feed_body(struct follow *f, uint64_t *ret, struct den_err *err)
 		*ret += (size_t)n;
 	}
 	return n < 0 ? -1 : 0;
+}
+
+/* Somebody must read what is written: an exec that has ended says so only after the attachment. */
+static int can_feed(struct follow *f, const char *ref, struct den_err *err)
+{
+	const struct den_exec_info *e;
+	struct den_ps *ps;
+	bool runs;
+
+	if (den_box_ps(f->box, &ps, err) < 0)
+		return -1;
+	e = exec_find(ps, ref);
+	runs = e && e->running;
+	den_ps_free(ps);
+	if (!runs || f->ended)
+		return den_fail(err, DEN_CONFLICT, 0, "the program has ended");
+	if (!den_exec_takes_input(f->exec))
+		return den_fail(err, DEN_CONFLICT, 0, "its stdin is not open: start it with \"stdin\": true to feed it");
+	return 0;
 }
 
 int v1_exec_stdin(struct req *r, struct den_err *err)
@@ -240,8 +259,10 @@ int v1_exec_stdin(struct req *r, struct den_err *err)
 	f.box = box;
 	res = v1_follow_attach(&f, req_arg(r, "pid"), true, err);
 	if (res == 0)
-		res = f.ended ? den_fail(err, DEN_CONFLICT, 0, "the program has ended") : feed_body(&f, &taken, err);
-	if (res == 0 && eof)
+		res = can_feed(&f, req_arg(r, "pid"), err);
+	if (res == 0)
+		res = feed_body(&f, &taken, err);
+	if (res == 0 && eof && !f.ended)
 		res = den_exec_close_stdin(f.exec, err);
 	if (res == 0)
 		res = den_dispatch(box, 0, err); /* sent before we leave */

@@ -15,6 +15,7 @@
 
 #define KEY_MAX 255
 #define DAY_MS 86400000LL
+#define SWEEP_EACH 256 /* keys */
 #define AT_WORK 64 /* creates with a key at the same time; more wait */
 
 static const char *const steps[] = {
@@ -25,6 +26,7 @@ static const char *const steps[] = {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t let_go = PTHREAD_COND_INITIALIZER;
 static char at_work[AT_WORK][65];
+static _Atomic unsigned since_sweep;
 
 int v1_idem_start(struct den_err *err)
 {
@@ -171,6 +173,8 @@ int v1_idem_begin(struct req *r, const json_t *body, struct idem *i, struct den_
 		i->done = i->done || res < 0; /* the row stays: it is not ours */
 		return res;
 	}
+	if (++since_sweep % SWEEP_EACH == 0)
+		v1_idem_sweep();
 	return db_run(err, NULL, "INSERT INTO idempotency (key, body, box, at) VALUES (?, ?, NULL, ?)", "ssi", i->key, i->body,
 		clock_wall_ms());
 }

@@ -15,19 +15,19 @@ static int send_all(struct req *r, struct events_sub *s, struct den_err *err)
 {
 	uint64_t number;
 	int sent = 0;
-	char *text;
 
-	while ((text = events_next(s, &number)) != NULL) {
-		auto_free char *owned = text;
-		json_t *j = json_loads(text, 0, NULL);
+	for (;;) {
+		auto_free char *text = events_next(s, &number);
+		json_t *j = text ? json_loads(text, 0, NULL) : NULL;
 		char id[24];
 
+		if (!j)
+			return sent;
 		snprintf(id, sizeof(id), "%llu", (unsigned long long)number);
 		if (sse_send(r, id, json_string_value(json_object_get(j, "kind")), j, err) < 0)
 			return -1;
 		sent = 1;
 	}
-	return sent;
 }
 
 static int follow(struct req *r, struct events_sub *s, struct den_err *err)

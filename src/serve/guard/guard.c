@@ -79,9 +79,13 @@ int guard_files(const char *own, bool *ret_alone, struct den_err *err)
 		return den_fail_sys(err, errno, "'%s'", own);
 	if (!*ret_alone)
 		return 0;
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0) {
+		/* some hosts let an ordinary user have namespaces and mount nothing in them */
+		*ret_alone = false;
+		return geteuid() == 0 ? den_fail_sys(err, errno, "mount namespace") : 0;
+	}
 	/* "." is the directory also when the mount above hides it */
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-		mount("tmpfs", "/tmp", "tmpfs", safe, "size=16k,nr_inodes=4,mode=0755") < 0 ||
+	if (mount("tmpfs", "/tmp", "tmpfs", safe, "size=16k,nr_inodes=4,mode=0755") < 0 ||
 		mkdir("/tmp/serve", 0755) < 0 || mount(".", "/tmp/serve", NULL, MS_BIND, NULL) < 0 ||
 		mount(NULL, "/tmp/serve", NULL, MS_REMOUNT | MS_BIND | safe, NULL) < 0 || chdir("/tmp") < 0 ||
 		syscall(SYS_pivot_root, ".", ".") < 0 || umount2(".", MNT_DETACH) < 0 || chdir("/") < 0 ||

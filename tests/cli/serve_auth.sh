@@ -1,0 +1,109 @@
+# Who may what: every route of every table, quotas, sessions of the page.
+source "$TESTS/serve/kit.sh"
+
+#@ root user timeout=240
+test_every_route_refuses_who_may_not() {
+	serve_start
+	try /usr/bin/python3 "$TESTS/serve/auth.py" "$DEN" "$URL" "$KEY" "$DEN_STATE"
+	want_rc 0
+}
+
+#@ root user
+test_box_of_the_command_line_is_seen_by_admins_alone() {
+	local id
+	serve_start
+	id=$(den create --name mine)
+	api GET "/v1/boxes/$id"
+	want_code 200
+	KEY=$(new_key)
+	api GET "/v1/boxes/$id"
+	want_code 404
+	api GET /v1/boxes/mine
+	want_code 404
+	api GET /v1/boxes
+	is boxes "$(j 'v["boxes"]')" '[]'
+}
+
+#@ root user timeout=120
+test_quota_of_boxes_holds_when_many_are_made_at_once() {
+	local i
+	serve_start
+	api_json POST /v1/boxes '{}' # so that the template is there
+	want_code 201
+	KEY=$(new_key --org few --boxes 2)
+	for i in 1 2 3 4 5 6; do
+		curl -sS -o "$TMP/made.$i" -w '%{http_code}\n' -X POST -H "X-API-Key: $KEY" -H 'Content-Type: application/json' \
+			--data '{}' "$URL/v1/boxes" >"$TMP/code.$i" &
+	done
+	wait $(jobs -p | grep -v "^$SERVE_PID$")
+	is 'boxes that were made' "$(cat "$TMP"/code.* | grep -c 201)" 2
+	api GET /v1/boxes
+	is 'boxes that are there' "$(j 'len(v["boxes"])')" 2
+	api_json POST /v1/boxes '{}'
+	[ "$code" -ge 400 ] || fail 'a third box'
+	is error "$(j 'v["error"]["code"]')" limit
+	api GET /v1/boxes
+	i=$(j 'v["boxes"][0]["id"]')
+	api DELETE "/v1/boxes/$i"
+	api_json POST /v1/boxes '{}'
+	want_code 201
+}
+
+#@ root user
+test_memory_quota_counts_limits_and_gives_one_to_a_box_without() {
+	serve_start
+	KEY=$(new_key --memory 600M)
+	api_json POST /v1/boxes '{"limits":{"memory":419430400}}'
+	if [ "$code" = 501 ] || [ "$code" = 400 ]; then
+		skip "limits cannot be enforced here: $out"
+	fi
+	want_code 201
+	api_json POST /v1/boxes '{"limits":{"memory":419430400}}'
+	is error "$(j 'v["error"]["code"]')" limit
+	api_json POST /v1/boxes '{"limits":{"memory":104857600}}'
+	want_code 201
+}
+
+#@ root user
+test_session_of_the_page_needs_its_header_and_ends() {
+	local jar=$TMP/jar
+	serve_start
+	code=$(curl -sS -o /dev/null -w '%{http_code}' -X POST -H 'Content-Type: application/json' \
+		--data '{"key":"e2b_0000000000000000000000000000000000000000"}' "$URL/ui/session")
+	[ "$code" = 401 ] || [ "$code" = 403 ] || fail "a wrong key gave $code"
+	code=$(curl -sS -c "$jar" -o "$TMP/.body" -w '%{http_code}' -D "$TMP/.head" -X POST -H 'Content-Type: application/json' \
+		-H 'X-Den-Page: 1' --data "{\"key\":\"$KEY\"}" "$URL/ui/session")
+	[ "$code" -lt 300 ] || fail "signing in gave $code: $(cat "$TMP/.body")"
+	grep -qi '^set-cookie: den_session=.*httponly' "$TMP/.head" || fail "$(cat "$TMP/.head")"
+	grep -qi '^set-cookie: den_session=.*samesite=strict' "$TMP/.head" || fail "$(cat "$TMP/.head")"
+	page() {
+		code=$(curl -sS -g -b "$jar" -o "$TMP/.body" -w '%{http_code}' "$@")
+	}
+	page "$URL/v1/whoami"
+	is 'reading with the cookie' "$code" 200
+	page -X POST -H 'Content-Type: application/json' --data '{}' "$URL/v1/boxes"
+	[ "$code" = 401 ] || [ "$code" = 403 ] || fail "a change without X-Den-Page gave $code"
+	page -X POST -H 'Content-Type: application/json' -H 'X-Den-Page: 1' --data '{}' "$URL/v1/boxes"
+	is 'a change with X-Den-Page' "$code" 201
+	id=$(j 'v["id"]')
+	page -H 'Connection: Upgrade' -H 'Upgrade: websocket' -H 'Sec-WebSocket-Version: 13' --max-time 5 \
+		-H 'Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==' -H 'Origin: http://evil.example' "$URL/v1/boxes/$id/terminal" || true
+	[ "$code" = 401 ] || [ "$code" = 403 ] || fail "a WebSocket of another origin gave $code"
+	# it is in the database as a hash alone
+	grep -qa "$(awk '/den_session/ { print $NF }' "$jar")" "$DEN_STATE"/serve/serve.db* && fail 'the session is in the database as it is'
+	page -X DELETE -H 'X-Den-Page: 1' "$URL/ui/session"
+	page "$URL/v1/whoami"
+	is 'after signing out' "$code" 401
+}
+
+#@ root user
+test_session_ends_with_its_key() {
+	local jar=$TMP/jar key
+	serve_start
+	key=$(new_key --org page --scope read)
+	curl -sS -c "$jar" -o /dev/null -X POST -H 'Content-Type: application/json' -H 'X-Den-Page: 1' \
+		--data "{\"key\":\"$key\"}" "$URL/ui/session"
+	is 'before' "$(curl -sS -b "$jar" -o /dev/null -w '%{http_code}' "$URL/v1/whoami")" 200
+	den key revoke "$(den key ls --org page --json | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)[-1]["id"])')"
+	is 'after' "$(curl -sS -b "$jar" -o /dev/null -w '%{http_code}' "$URL/v1/whoami")" 401
+}
