@@ -335,15 +335,22 @@ function matches(b, words) {
 
 export function firstSteps() {
 	const at = location.origin;
+	const http = ['curl ' + at + '/v1/boxes \\', '  -H "Authorization: Bearer $DEN_KEY" \\', `  -d '{"name": "first"}'`];
+	const sdk = [
+		`export E2B_API_URL=${at}`,
+		`export E2B_SANDBOX_URL=${at}`,
+		'export E2B_API_KEY=e2b_…  # a key of this server',
+		'',
+		"import { Sandbox } from 'e2b'",
+		'const box = await Sandbox.create()',
+		"const { stdout } = await box.commands.run('date')"
+	];
 	return h(
 		'div',
 		{ class: 'steps' },
-		snippet('Over HTTP', `curl ${at}/v1/boxes -H "Authorization: Bearer $DEN_KEY" \\\n     -d '{"name": "first"}'`),
-		snippet(
-			'With E2B’s SDK',
-			`export E2B_API_URL=${at} E2B_SANDBOX_URL=${at}\nexport E2B_API_KEY=e2b_…   # the same key, spelled so\n\nimport { Sandbox } from 'e2b'\nconst box = await Sandbox.create()\nconsole.log((await box.commands.run('echo hello')).stdout)`
-		),
-		snippet('On this machine', 'den create --name first\nden exec first -- echo hello')
+		snippet('Over HTTP', http.join('\n')),
+		snippet('With E2B’s SDK', sdk.join('\n')),
+		snippet('On this machine', 'den create --name first\nden exec first -- date')
 	);
 }
 

@@ -27,9 +27,9 @@
 #include "serve.h"
 
 enum {
-	RING = 8192,		/* events ... */
-	RING_BYTES = 8 << 20,	/* ... and bytes of them, that are kept */
-	EVENT_MAX = 32 << 10,	/* bytes of one: a longer one loses its data */
+	RING = 8192, /* events ... */
+	RING_BYTES = 8 << 20, /* ... and bytes of them, that are kept */
+	EVENT_MAX = 32 << 10, /* bytes of one: a longer one loses its data */
 	DATAGRAM_MAX = 64 << 10,
 	HOOKS = 4,
 };
@@ -46,17 +46,17 @@ struct events_sub {
 	int fd;
 	bool admin;
 	char org[33], box[32];
-	char *kinds;   /* NULL: all */
+	char *kinds; /* NULL: all */
 	uint64_t next; /* number of the next to look at */
 	uint64_t lost;
-	bool away;     /* what it saw last is no longer in the ring */
+	bool away; /* what it saw last is no longer in the ring */
 };
 
 static struct {
 	pthread_mutex_t lock;
 	struct event ring[RING]; /* number N is at N % RING */
-	uint64_t first, next;	 /* numbers: the oldest kept, the next */
-	uint64_t began;		 /* first number of this server; 0: not started */
+	uint64_t first, next; /* numbers: the oldest kept, the next */
+	uint64_t began; /* first number of this server; 0: not started */
 	size_t bytes;
 	struct list subs;
 	int feed, stop;
@@ -73,7 +73,8 @@ static bool kind_matches(const char *list, const char *kind)
 	while (list && *list) {
 		size_t n = strcspn(list, ",");
 
-		if (n && !strncmp(list, kind, n) && (!kind[n] || list[n - 1] == '.' || kind[n] == '.'))
+		if (n && !strncmp(list, kind, n) &&
+			(!kind[n] || list[n - 1] == '.' || kind[n] == '.'))
 			return true;
 		list += n + (list[n] == ',');
 	}
@@ -96,7 +97,7 @@ static void ring_drop(void)
 {
 	struct event *e = &bus.ring[bus.first % RING];
 
-	list_for_each(l, &bus.subs) {
+	list_for_each (l, &bus.subs) {
 		struct events_sub *s = CONTAINER_OF(l, struct events_sub, link);
 
 		s->lost += s->next <= e->number && sub_wants(s, e);
@@ -113,7 +114,8 @@ static void ring_begin(void)
 		bus.began = bus.first = bus.next = (uint64_t)clock_wall_ms() << 10;
 }
 
-static char *event_text(uint64_t number, int64_t time_ms, const char *kind, const char *box_id, json_t *data)
+static char *event_text(
+	uint64_t number, int64_t time_ms, const char *kind, const char *box_id, json_t *data)
 {
 	auto_free char *out = NULL;
 	json_t *o = json_pack("{sI ss sI ss? sO?}", "id", (json_int_t)number, "kind", kind, "time",
@@ -126,7 +128,8 @@ static char *event_text(uint64_t number, int64_t time_ms, const char *kind, cons
 	return mem_take(&out);
 }
 
-static void post(int64_t time_ms, const char *kind, const char *org, const char *box_id, json_t *data)
+static void post(
+	int64_t time_ms, const char *kind, const char *org, const char *box_id, json_t *data)
 {
 	struct event *e;
 	char *text;
@@ -150,7 +153,7 @@ static void post(int64_t time_ms, const char *kind, const char *org, const char 
 	bus.bytes += e->len;
 	while (bus.bytes > RING_BYTES && bus.first < e->number)
 		ring_drop();
-	list_for_each(l, &bus.subs) {
+	list_for_each (l, &bus.subs) {
 		struct events_sub *s = CONTAINER_OF(l, struct events_sub, link);
 
 		if (sub_wants(s, e))
@@ -189,7 +192,8 @@ struct events_sub *events_subscribe(
 	pthread_mutex_lock(&bus.lock);
 	ring_begin();
 	s->next = after ? MIN(after + 1, bus.next) : bus.next;
-	if (s->next < bus.first) { /* from before this server, or too long ago: nobody knows how many */
+	if (s->next <
+		bus.first) { /* from before this server, or too long ago: nobody knows how many */
 		s->away = true;
 		s->next = bus.first;
 	}
@@ -208,7 +212,8 @@ int events_fd(const struct events_sub *s)
 /* What it missed, as an event of its own with the number of the last that it missed. */
 static char *lost_text(struct events_sub *s, uint64_t *ret_number)
 {
-	json_t *data = s->lost ? json_pack("{sI}", "count", (json_int_t)s->lost) : json_pack("{sn}", "count");
+	json_t *data = s->lost ? json_pack("{sI}", "count", (json_int_t)s->lost)
+			       : json_pack("{sn}", "count");
 	char *text = event_text(s->next - 1, clock_wall_ms(), "lost", NULL, data);
 
 	json_decref(data);
@@ -260,14 +265,16 @@ void events_unsubscribe(struct events_sub *s)
 
 /* ---- the feed ---- */
 
-static const char *const feed_kinds[] = { "box.created", "box.started", "box.paused", "box.resumed", "box.stopped",
-	"box.deleted", "box.forked", "box.changed", "exec.started", "exec.ended", "file.changed", "checkpoint.made", "rollback",
-	"policy.changed", "net.denied", "net.connection", "net.incident", "template.made", "template.removed" };
+static const char *const feed_kinds[] = { "box.created", "box.started", "box.paused", "box.resumed",
+	"box.stopped", "box.deleted", "box.forked", "box.changed", "exec.started", "exec.ended",
+	"file.changed", "checkpoint.made", "rollback", "policy.changed", "net.denied",
+	"net.connection", "net.incident", "template.made", "template.removed" };
 
 /* A keeper's datagram: {"kind","box","owner","time","data"}. What is not one is dropped. */
 static void feed_take(const char *p, size_t n)
 {
-	json_t *o = json_loadb(p, n, JSON_REJECT_DUPLICATES, NULL), *data = json_object_get(o, "data");
+	json_t *o = json_loadb(p, n, JSON_REJECT_DUPLICATES, NULL),
+	       *data = json_object_get(o, "data");
 	const char *kind = json_string_value(json_object_get(o, "kind"));
 	const char *box = json_string_value(json_object_get(o, "box"));
 	const char *owner = json_string_value(json_object_get(o, "owner"));
@@ -278,7 +285,8 @@ static void feed_take(const char *p, size_t n)
 	for (size_t i = 0; kind && i < ARRAY_SIZE(feed_kinds); i++)
 		known = known || !strcmp(kind, feed_kinds[i]);
 	if (owner)
-		snprintf(org, sizeof(org), "%.*s", (int)MIN(strcspn(owner, "/"), sizeof(org) - 1), owner);
+		snprintf(org, sizeof(org), "%.*s", (int)MIN(strcspn(owner, "/"), sizeof(org) - 1),
+			owner);
 	if (known && (!box || strlen(box) < 32))
 		post(time_ms > 0 ? time_ms : clock_wall_ms(), kind, org[0] ? org : NULL, box,
 			json_is_object(data) ? data : NULL);
@@ -297,7 +305,8 @@ static void *feed_main(void *arg)
 		if (!__atomic_load_n(&bus.running, __ATOMIC_ACQUIRE))
 			return NULL;
 		if (n < 0 && errno != EINTR) {
-			log_line("error", "feed", "keepers are not heard any more: %s", strerror(errno));
+			log_line("error", "feed", "keepers are not heard any more: %s",
+				strerror(errno));
 			return NULL;
 		}
 		if (n > 0 && n <= DATAGRAM_MAX)
@@ -313,14 +322,17 @@ static int feed_bind(struct den_err *err)
 
 	if (fd < 0)
 		return den_fail_sys(err, errno, "feed: socket");
-	if (snprintf(a.sun_path, sizeof(a.sun_path), "%s/feed.sock", serve.own) >= (int)sizeof(a.sun_path))
-		return den_fail(err, DEN_INVALID, 0, "the path of the state directory is too long for a socket in it: %s",
+	if (snprintf(a.sun_path, sizeof(a.sun_path), "%s/feed.sock", serve.own) >=
+		(int)sizeof(a.sun_path))
+		return den_fail(err, DEN_INVALID, 0,
+			"the path of the state directory is too long for a socket in it: %s",
 			serve.own);
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
 	(void)unlink(a.sun_path);
 	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
 		return den_fail_sys(err, errno, "feed: bind '%s'", a.sun_path);
-	(void)chmod(a.sun_path, 0666); /* the directory says who comes near; keepers may have given up root's rights */
+	(void)chmod(a.sun_path,
+		0666); /* the directory says who comes near; keepers may have given up root's rights */
 	bus.feed = fd_take(&fd);
 	return 0;
 }

@@ -37,9 +37,9 @@ struct metered {
 	struct metered *next;
 	char id[32], org[33], key[33];
 	int64_t started_ms, at_ms; /* of the box; of the last look, 0: none in this run of it */
-	uint64_t cpu_usec;	   /* counted so far, of this run */
-	uint64_t round;		   /* last seen in */
-	bool known;		   /* owner and mark were read */
+	uint64_t cpu_usec; /* counted so far, of this run */
+	uint64_t round; /* last seen in */
+	bool known; /* owner and mark were read */
 	/* not yet written */
 	uint64_t add_cpu_usec, add_wall_ms, add_in, add_out;
 	double add_mem, add_disk; /* MiB seconds */
@@ -57,11 +57,14 @@ static struct {
 } meter = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static const char *const steps[] = {
-	"CREATE TABLE usage (hour INTEGER, box TEXT, org TEXT, key TEXT, cpu_usec INTEGER NOT NULL, wall_ms INTEGER NOT NULL, "
-	"memory_mib_ms INTEGER NOT NULL, disk_mib_ms INTEGER NOT NULL, net_in INTEGER NOT NULL, net_out INTEGER NOT NULL, "
+	"CREATE TABLE usage (hour INTEGER, box TEXT, org TEXT, key TEXT, cpu_usec INTEGER NOT "
+	"NULL, wall_ms INTEGER NOT NULL, "
+	"memory_mib_ms INTEGER NOT NULL, disk_mib_ms INTEGER NOT NULL, net_in INTEGER NOT NULL, "
+	"net_out INTEGER NOT NULL, "
 	"PRIMARY KEY (hour, box)) WITHOUT ROWID",
 	"CREATE INDEX usage_org ON usage (org, hour)",
-	"CREATE TABLE meter_mark (box TEXT PRIMARY KEY, started_ms INTEGER NOT NULL, cpu_usec INTEGER NOT NULL) WITHOUT ROWID",
+	"CREATE TABLE meter_mark (box TEXT PRIMARY KEY, started_ms INTEGER NOT NULL, cpu_usec "
+	"INTEGER NOT NULL) WITHOUT ROWID",
 };
 
 static struct metered **slot(const char *id)
@@ -155,7 +158,8 @@ static void owner_take(struct metered *m, const struct facts *f)
 	const char *owner = f->info->owner ? f->info->owner : "", *slash = strchr(owner, '/');
 
 	m->known = true;
-	snprintf(m->org, sizeof(m->org), "%.*s", slash ? (int)MIN((size_t)(slash - owner), (size_t)32) : 0, owner);
+	snprintf(m->org, sizeof(m->org), "%.*s",
+		slash ? (int)MIN((size_t)(slash - owner), (size_t)32) : 0, owner);
 	snprintf(m->key, sizeof(m->key), "%s", slash ? slash + 1 : "");
 	m->started_ms = f->info->started_ms;
 	m->cpu_usec = f->marked && f->mark_started == m->started_ms ? (uint64_t)f->mark_cpu : 0;
@@ -206,7 +210,8 @@ static void look(struct den *d, const char *id, uint64_t round)
 	if (!m || den_box_open(d, id, &box, &err) < 0)
 		return;
 	if (!known && den_box_info(box, &f.info, &err) == 0 &&
-		db_each(&err, mark_take, &f, "SELECT started_ms, cpu_usec FROM meter_mark WHERE box = ?", "s", id) < 0)
+		db_each(&err, mark_take, &f,
+			"SELECT started_ms, cpu_usec FROM meter_mark WHERE box = ?", "s", id) < 0)
 		log_line("error", "meter", "%s", err.msg);
 	if ((known || f.info) && den_box_stats(box, &f.stats, &err) == 0) {
 		pthread_mutex_lock(&meter.lock);
@@ -228,16 +233,21 @@ static int row_write(const struct metered *m, struct den_err *err)
 	int64_t hour = clock_wall_ms() / HOUR_MS * HOUR_MS;
 
 	if (db_run(err, NULL,
-		    "INSERT INTO usage (hour, box, org, key, cpu_usec, wall_ms, memory_mib_ms, disk_mib_ms, net_in, net_out) "
+		    "INSERT INTO usage (hour, box, org, key, cpu_usec, wall_ms, memory_mib_ms, "
+		    "disk_mib_ms, net_in, net_out) "
 		    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (hour, box) DO UPDATE SET "
-		    "cpu_usec = cpu_usec + excluded.cpu_usec, wall_ms = wall_ms + excluded.wall_ms, "
-		    "memory_mib_ms = memory_mib_ms + excluded.memory_mib_ms, disk_mib_ms = disk_mib_ms + excluded.disk_mib_ms, "
+		    "cpu_usec = cpu_usec + excluded.cpu_usec, wall_ms = wall_ms + "
+		    "excluded.wall_ms, "
+		    "memory_mib_ms = memory_mib_ms + excluded.memory_mib_ms, disk_mib_ms = "
+		    "disk_mib_ms + excluded.disk_mib_ms, "
 		    "net_in = net_in + excluded.net_in, net_out = net_out + excluded.net_out",
-		    "isssiiiiii", hour, m->id, m->org, m->key, (int64_t)m->add_cpu_usec, (int64_t)m->add_wall_ms,
-		    (int64_t)(m->add_mem * 1000), (int64_t)(m->add_disk * 1000), (int64_t)m->add_in, (int64_t)m->add_out) < 0)
+		    "isssiiiiii", hour, m->id, m->org, m->key, (int64_t)m->add_cpu_usec,
+		    (int64_t)m->add_wall_ms, (int64_t)(m->add_mem * 1000),
+		    (int64_t)(m->add_disk * 1000), (int64_t)m->add_in, (int64_t)m->add_out) < 0)
 		return -1;
-	return db_run(err, NULL, "INSERT OR REPLACE INTO meter_mark (box, started_ms, cpu_usec) VALUES (?, ?, ?)", "sii", m->id,
-		m->started_ms, (int64_t)m->cpu_usec);
+	return db_run(err, NULL,
+		"INSERT OR REPLACE INTO meter_mark (box, started_ms, cpu_usec) VALUES (?, ?, ?)",
+		"sii", m->id, m->started_ms, (int64_t)m->cpu_usec);
 }
 
 static bool has_news(const struct metered *m)
@@ -305,7 +315,8 @@ static void flush(void)
 		ok = db_end(ok, &err) == 0 && ok;
 	}
 	if (!ok) {
-		log_line("error", "meter", "usage is not written, and will be tried again: %s", err.msg);
+		log_line("error", "meter", "usage is not written, and will be tried again: %s",
+			err.msg);
 		news_give_back(list, n);
 	}
 }

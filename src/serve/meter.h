@@ -11,13 +11,13 @@
 #include "err.h"
 
 struct meter_sample {
-	int64_t time_ms;	       /* Unix time */
-	uint64_t cpu_usec;	       /* used in all since the box was started */
-	uint32_t cpu_permille;	       /* of one processor, since the sample before; 0 in the first */
-	uint32_t cpu_milli;	       /* limit in thousandths of a processor; 0: none */
+	int64_t time_ms; /* Unix time */
+	uint64_t cpu_usec; /* used in all since the box was started */
+	uint32_t cpu_permille; /* of one processor, since the sample before; 0 in the first */
+	uint32_t cpu_milli; /* limit in thousandths of a processor; 0: none */
 	uint64_t memory, memory_limit; /* bytes; limit 0: none */
-	uint64_t disk, disk_limit;     /* bytes of changes; limit 0: none */
-	uint64_t net_in, net_out;      /* bytes through the gate since the server was started */
+	uint64_t disk, disk_limit; /* bytes of changes; limit 0: none */
+	uint64_t net_in, net_out; /* bytes through the gate since the server was started */
 };
 
 #define METER_KEEP 120 /* samples of a box in memory: ten minutes */

@@ -22,8 +22,8 @@ static int secret_in(const struct who *w, json_t *secret, struct den_err *err)
 	if (auth_name(w, own, &stored, err) < 0)
 		return den_wrap(err, "policy: secrets");
 	in = json_object_get(secret, "in");
-	json_array_foreach(in, i, place)
-		signs = signs || (json_is_string(place) && !strcmp(json_string_value(place), "sigv4"));
+	json_array_foreach(in, i, place) signs =
+		signs || (json_is_string(place) && !strcmp(json_string_value(place), "sigv4"));
 	if (strcmp(own, stored) && !json_object_get(secret, "env") && !signs)
 		json_object_set_new(secret, "env", json_string(own));
 	json_object_set_new(secret, "name", json_string(stored));
@@ -38,7 +38,8 @@ static int identity_in(const struct who *w, json_t *identity, struct den_err *er
 		return 0;
 	if (org && strcmp(org, w->org))
 		return den_fail(err, DEN_DENIED, 0,
-			"policy: identity.org: tokens of this key's boxes say '%s'; leave it out", w->org);
+			"policy: identity.org: tokens of this key's boxes say '%s'; leave it out",
+			w->org);
 	json_object_set_new(identity, "org", json_string(w->org));
 	return 0;
 }
@@ -50,9 +51,8 @@ int policies_in(const struct who *w, const json_t *policy, char **ret, struct de
 	size_t i;
 	int r = 0;
 
-	json_array_foreach(json_object_get(mine, "secrets"), i, secret)
-		if (r == 0 && json_is_object(secret))
-			r = secret_in(w, secret, err);
+	json_array_foreach(json_object_get(mine, "secrets"), i,
+		secret) if (r == 0 && json_is_object(secret)) r = secret_in(w, secret, err);
 	if (r == 0 && json_object_get(mine, "identity"))
 		r = identity_in(w, json_object_get(mine, "identity"), err);
 	text = r == 0 ? json_dumps(mine, JSON_COMPACT) : NULL;
@@ -70,7 +70,8 @@ json_t *policies_out(const struct who *w, const char *stored)
 	json_t *p = stored ? json_loads(stored, 0, NULL) : json_pack("{si}", "version", 1), *secret;
 	size_t i;
 
-	json_array_foreach(json_object_get(p, "secrets"), i, secret) {
+	json_array_foreach(json_object_get(p, "secrets"), i, secret)
+	{
 		const char *name = json_string_value(json_object_get(secret, "name"));
 		const char *seen = name ? auth_name_seen(w, name, false) : NULL;
 
@@ -103,8 +104,10 @@ int policies_allow(json_t *policy, const char *host, uint16_t port, struct den_e
 	else
 		snprintf(rule, sizeof(rule), "%s", denied);
 	if (!*host || strpbrk(host, " /\t\r\n"))
-		return den_fail(err, DEN_INVALID, 0, "host is a name like example.com, *.example.com, or an address");
-	json_array_foreach(json_object_get(policy, "deny"), i, v) {
+		return den_fail(err, DEN_INVALID, 0,
+			"host is a name like example.com, *.example.com, or an address");
+	json_array_foreach(json_object_get(policy, "deny"), i, v)
+	{
 		const char *s = json_string_value(v);
 
 		if (s && (!strcmp(s, rule) || !strcmp(s, denied))) {
@@ -112,9 +115,8 @@ int policies_allow(json_t *policy, const char *host, uint16_t port, struct den_e
 			break;
 		}
 	}
-	json_array_foreach(allow, i, v)
-		if (json_is_string(v) && !strcmp(json_string_value(v), rule))
-			return 0;
+	json_array_foreach(
+		allow, i, v) if (json_is_string(v) && !strcmp(json_string_value(v), rule)) return 0;
 	json_array_append_new(allow, json_string(rule));
 	return 0;
 }

@@ -19,7 +19,7 @@ int v1_secrets_list(struct req *r, struct den_err *err)
 	json_t *a, *o;
 	int res;
 
-	if (!QUERY(r, err, "limit", "cursor",) || den_secret_list(req_den(r), &s, &n, err) < 0)
+	if (!QUERY(r, err, "limit", "cursor", ) || den_secret_list(req_den(r), &s, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		mine += auth_name_seen(req_who(r), s[i].name, false) != NULL;
@@ -30,9 +30,10 @@ int v1_secrets_list(struct req *r, struct den_err *err)
 		const char *seen = auth_name_seen(req_who(r), s[i].name, false);
 
 		if (seen && at >= from && at < to)
-			json_array_append_new(a,
-				json_pack("{so so so so}", "name", v1_text(seen), "created", v1_time(s[i].created_ms), "changed",
-					v1_time(s[i].changed_ms), "damaged", v1_text(s[i].damaged)));
+			json_array_append_new(a, json_pack("{so so so so}", "name", v1_text(seen),
+							 "created", v1_time(s[i].created_ms),
+							 "changed", v1_time(s[i].changed_ms),
+							 "damaged", v1_text(s[i].damaged)));
 		at += seen != NULL;
 	}
 	den_secrets_free(s, n);
@@ -48,29 +49,34 @@ int v1_secret_put(struct req *r, struct den_err *err)
 		const char *value, *value_b64;
 	} a = { 0 };
 	static const struct field table[] = {
-		{ "value", FIELD_TEXT, offsetof(struct args, value), 0, .min = 1, .max = 64U << 10 },
-		{ "value_b64", FIELD_TEXT, offsetof(struct args, value_b64), 0, .min = 1, .max = 88U << 10 },
+		{ "value", FIELD_TEXT, offsetof(struct args, value), 0, .min = 1,
+			.max = 64U << 10 },
+		{ "value_b64", FIELD_TEXT, offsetof(struct args, value_b64), 0, .min = 1,
+			.max = 88U << 10 },
 	};
 	auto_json *body = NULL;
 	auto_free char *name = NULL, *bytes = NULL;
 	ssize_t n;
 	int res;
 
-	if (!QUERY(r, err) || auth_name(req_who(r), req_arg(r, "name"), &name, err) < 0 || req_json(r, &body, err) < 0 ||
+	if (!QUERY(r, err) || auth_name(req_who(r), req_arg(r, "name"), &name, err) < 0 ||
+		req_json(r, &body, err) < 0 ||
 		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0)
 		return -1;
 	if (!a.value == !a.value_b64)
-		return den_fail(err, DEN_INVALID, 0, "give value, or value_b64 (base64 of its bytes)");
+		return den_fail(
+			err, DEN_INVALID, 0, "give value, or value_b64 (base64 of its bytes)");
 	n = (ssize_t)strlen(a.value ? a.value : a.value_b64);
 	bytes = mem_zalloc((size_t)n + 1);
 	if (a.value)
 		memcpy(bytes, a.value, (size_t)n);
 	else
 		n = b64_get(bytes, (size_t)n, a.value_b64, (size_t)n, B64_STD);
-	res = n < 0 ? den_fail(err, DEN_INVALID, 0, "value_b64 is not base64") :
-		      den_secret_set(req_den(r), name, bytes, (size_t)n, err);
+	res = n < 0 ? den_fail(err, DEN_INVALID, 0, "value_b64 is not base64")
+		    : den_secret_set(req_den(r), name, bytes, (size_t)n, err);
 	explicit_bzero(bytes, strlen(a.value ? a.value : a.value_b64));
-	explicit_bzero((char *)(a.value ? a.value : a.value_b64), strlen(a.value ? a.value : a.value_b64));
+	explicit_bzero(
+		(char *)(a.value ? a.value : a.value_b64), strlen(a.value ? a.value : a.value_b64));
 	return res < 0 ? -1 : req_reply_empty(r, 204);
 }
 
@@ -96,10 +102,12 @@ static json_t *who_json(const struct who *w)
 	json_t *scopes = json_array(), *quota;
 
 	key_scope_each(w->scopes, scope_add, scopes);
-	quota = json_pack("{so so so so so}", "boxes", v1_count(w->quota.boxes), "cpu_milli", v1_count(w->quota.cpu_milli),
-		"memory", v1_count(w->quota.memory), "disk", v1_count(w->quota.disk), "rate", v1_count(w->quota.rate));
-	return json_pack("{ss so sb so so}", "org", w->org, "name", v1_text(w->name[0] ? w->name : NULL), "admin", w->admin,
-		"scopes", scopes, "quota", quota);
+	quota = json_pack("{so so so so so}", "boxes", v1_count(w->quota.boxes), "cpu_milli",
+		v1_count(w->quota.cpu_milli), "memory", v1_count(w->quota.memory), "disk",
+		v1_count(w->quota.disk), "rate", v1_count(w->quota.rate));
+	return json_pack("{ss so sb so so}", "org", w->org, "name",
+		v1_text(w->name[0] ? w->name : NULL), "admin", w->admin, "scopes", scopes, "quota",
+		quota);
 }
 
 int v1_whoami(struct req *r, struct den_err *err)
@@ -131,7 +139,8 @@ int v1_keys_list(struct req *r, struct den_err *err)
 	size_t n, from, to;
 	json_t *a, *o;
 
-	if (!QUERY(r, err, "org", "limit", "cursor",) || keys_list(req_query(r, "org"), &k, &n, err) < 0)
+	if (!QUERY(r, err, "org", "limit", "cursor", ) ||
+		keys_list(req_query(r, "org"), &k, &n, err) < 0)
 		return -1;
 	a = json_array();
 	o = json_pack("{so}", "keys", a);
@@ -159,7 +168,8 @@ static const struct field key_fields[] = {
 
 static const struct field quota_fields[] = {
 	{ "boxes", FIELD_U64, offsetof(struct quota, boxes), FIELD_NULL, .max = 1ULL << 52 },
-	{ "cpu_milli", FIELD_U64, offsetof(struct quota, cpu_milli), FIELD_NULL, .max = 1ULL << 52 },
+	{ "cpu_milli", FIELD_U64, offsetof(struct quota, cpu_milli), FIELD_NULL,
+		.max = 1ULL << 52 },
 	{ "memory", FIELD_U64, offsetof(struct quota, memory), FIELD_NULL, .max = 1ULL << 52 },
 	{ "disk", FIELD_U64, offsetof(struct quota, disk), FIELD_NULL, .max = 1ULL << 52 },
 	{ "rate", FIELD_U64, offsetof(struct quota, rate), FIELD_NULL, .max = 1ULL << 32 },
@@ -179,7 +189,9 @@ static int key_make(struct req *r, const struct key_args *a, struct den_err *err
 		uint32_t bit = key_scope_parse(*s);
 
 		if (!bit)
-			return den_fail(err, DEN_INVALID, 0, "scopes: '%.40s' is none: boxes, read, secrets, templates, admin", *s);
+			return den_fail(err, DEN_INVALID, 0,
+				"scopes: '%.40s' is none: boxes, read, secrets, templates, admin",
+				*s);
 		scopes |= bit;
 	}
 	if (keys_create(a->org, a->name, scopes, &q, text, &k, err) < 0)

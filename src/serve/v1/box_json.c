@@ -38,7 +38,8 @@ static json_t *ports_json(const char *const *v)
 		const char *eq = strchr(*v, '=');
 
 		if (eq)
-			json_array_append_new(a, json_pack("{si si}", "port", atoi(*v), "outside", atoi(eq + 1)));
+			json_array_append_new(
+				a, json_pack("{si si}", "port", atoi(*v), "outside", atoi(eq + 1)));
 	}
 	return a;
 }
@@ -55,8 +56,10 @@ json_t *v1_box_json(const struct req *r, const struct den_box_info *i)
 {
 	json_t *o = json_object();
 	const char *name = i->name ? auth_name_seen(req_who(r), i->name, false) : NULL;
-	const char *policy = i->policy_name ? auth_name_seen(req_who(r), i->policy_name, false) : NULL;
-	const char *template = i->template_name ? auth_name_seen(req_who(r), i->template_name, true) : NULL;
+	const char *policy =
+		i->policy_name ? auth_name_seen(req_who(r), i->policy_name, false) : NULL;
+	const char *template =
+		i->template_name ? auth_name_seen(req_who(r), i->template_name, true) : NULL;
 
 	json_object_set_new(o, "id", v1_text(i->id));
 	json_object_set_new(o, "name", v1_text(name ? name : i->name));

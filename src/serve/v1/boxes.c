@@ -20,7 +20,8 @@
 
 static bool wanted(const struct req *r, const struct den_box_info *i)
 {
-	const char *state = req_query(r, "state"), *label = req_query(r, "label"), *name = req_query(r, "name");
+	const char *state = req_query(r, "state"), *label = req_query(r, "label"),
+		   *name = req_query(r, "name");
 	const char *seen = i->name ? auth_name_seen(req_who(r), i->name, false) : NULL;
 
 	if (state && strcmp(state, i->state))
@@ -48,7 +49,8 @@ static int cursor_parse(const char *text, int64_t *ms, char id[static 32], struc
 	*ms = INT64_MIN;
 	id[0] = '\0';
 	if (text && sscanf(text, "%lld.%31s", &v, id) != 2)
-		return den_fail(err, DEN_INVALID, 0, "cursor is not one that this server gave (next_cursor)");
+		return den_fail(err, DEN_INVALID, 0,
+			"cursor is not one that this server gave (next_cursor)");
 	if (text)
 		*ms = v;
 	return 0;
@@ -61,8 +63,8 @@ static int by_time(const void *a, const void *b)
 	return behind(x, y->created_ms, y->id) ? 1 : behind(y, x->created_ms, x->id) ? -1 : 0;
 }
 
-static json_t *boxes_page(struct req *r, const struct den_box_info *infos, size_t n, uint64_t limit, int64_t ms,
-	const char *id)
+static json_t *boxes_page(struct req *r, const struct den_box_info *infos, size_t n, uint64_t limit,
+	int64_t ms, const char *id)
 {
 	json_t *a = json_array(), *next = json_null();
 	const struct den_box_info *last = NULL;
@@ -73,7 +75,8 @@ static json_t *boxes_page(struct req *r, const struct den_box_info *infos, size_
 		if (json_array_size(a) == limit) {
 			char cursor[64];
 
-			snprintf(cursor, sizeof(cursor), "%lld.%s", (long long)last->created_ms, last->id);
+			snprintf(cursor, sizeof(cursor), "%lld.%s", (long long)last->created_ms,
+				last->id);
 			next = json_string(cursor);
 			break;
 		}
@@ -91,7 +94,8 @@ int v1_boxes_list(struct req *r, struct den_err *err)
 	char id[32];
 	size_t n;
 
-	if (!QUERY(r, err, "limit", "cursor", "state", "label", "name",) || req_query_u64(r, "limit", 1000, 100, &limit, err) < 0 ||
+	if (!QUERY(r, err, "limit", "cursor", "state", "label", "name", ) ||
+		req_query_u64(r, "limit", 1000, 100, &limit, err) < 0 ||
 		cursor_parse(req_query(r, "cursor"), &ms, id, err) < 0)
 		return -1;
 	if (!limit)
@@ -107,8 +111,8 @@ int v1_boxes_list(struct req *r, struct den_err *err)
 /* ---- create ---- */
 
 struct create {
-	const char *name, *template, *wall, *user, *workdir, *history, *policy_name, *net, *hostname, *expires,
-		*on_expire, *on_idle;
+	const char *name, *template, *wall, *user, *workdir, *history, *policy_name, *net,
+		*hostname, *expires, *on_expire, *on_idle;
 	char **env, **labels;
 	json_t *limits, *policy;
 	uint64_t ttl_ms, idle_ms;
@@ -121,41 +125,55 @@ static const char *const words_net[] = { "none", NULL };
 
 static const struct field create_fields[] = {
 	{ "name", FIELD_TEXT, offsetof(struct create, name), FIELD_NULL, .min = 1, .max = 64 },
-	{ "template", FIELD_TEXT, offsetof(struct create, template), FIELD_NULL, .min = 1, .max = 256 },
+	{ "template", FIELD_TEXT, offsetof(struct create, template), FIELD_NULL, .min = 1,
+		.max = 256 },
 	{ "wall", FIELD_TEXT, offsetof(struct create, wall), FIELD_NULL, .min = 1, .max = 32 },
 	{ "user", FIELD_TEXT, offsetof(struct create, user), FIELD_NULL, .min = 1, .max = 256 },
-	{ "workdir", FIELD_TEXT, offsetof(struct create, workdir), FIELD_NULL, .min = 1, .max = 4095 },
-	{ "hostname", FIELD_TEXT, offsetof(struct create, hostname), FIELD_NULL, .min = 1, .max = 64 },
+	{ "workdir", FIELD_TEXT, offsetof(struct create, workdir), FIELD_NULL, .min = 1,
+		.max = 4095 },
+	{ "hostname", FIELD_TEXT, offsetof(struct create, hostname), FIELD_NULL, .min = 1,
+		.max = 64 },
 	{ "env", FIELD_MAP, offsetof(struct create, env), FIELD_NULL, .max = 1000 },
 	{ "labels", FIELD_MAP, offsetof(struct create, labels), FIELD_NULL, .max = 60 },
 	{ "limits", FIELD_OBJECT, offsetof(struct create, limits), FIELD_NULL },
-	{ "expires", FIELD_TEXT, offsetof(struct create, expires), FIELD_NULL, .min = 1, .max = 40 },
-	{ "ttl_ms", FIELD_U64, offsetof(struct create, ttl_ms), FIELD_NULL, .min = 1, .max = FOREVER,
-		.given = FIELD_GIVEN(struct create, ttl_given) },
-	{ "on_expire", FIELD_TEXT, offsetof(struct create, on_expire), FIELD_NULL, .words = words_expire },
+	{ "expires", FIELD_TEXT, offsetof(struct create, expires), FIELD_NULL, .min = 1,
+		.max = 40 },
+	{ "ttl_ms", FIELD_U64, offsetof(struct create, ttl_ms), FIELD_NULL, .min = 1,
+		.max = FOREVER, .given = FIELD_GIVEN(struct create, ttl_given) },
+	{ "on_expire", FIELD_TEXT, offsetof(struct create, on_expire), FIELD_NULL,
+		.words = words_expire },
 	{ "idle_ms", FIELD_U64, offsetof(struct create, idle_ms), FIELD_NULL, .max = FOREVER },
-	{ "on_idle", FIELD_TEXT, offsetof(struct create, on_idle), FIELD_NULL, .words = words_expire },
-	{ "history", FIELD_TEXT, offsetof(struct create, history), FIELD_NULL, .words = words_history },
+	{ "on_idle", FIELD_TEXT, offsetof(struct create, on_idle), FIELD_NULL,
+		.words = words_expire },
+	{ "history", FIELD_TEXT, offsetof(struct create, history), FIELD_NULL,
+		.words = words_history },
 	{ "policy", FIELD_OBJECT, offsetof(struct create, policy), FIELD_NULL },
-	{ "policy_name", FIELD_TEXT, offsetof(struct create, policy_name), FIELD_NULL, .min = 1, .max = 64 },
+	{ "policy_name", FIELD_TEXT, offsetof(struct create, policy_name), FIELD_NULL, .min = 1,
+		.max = 64 },
 	{ "net", FIELD_TEXT, offsetof(struct create, net), FIELD_NULL, .words = words_net },
 };
 
 static const struct field limit_fields[] = {
-	{ "cpu_milli", FIELD_U64, offsetof(struct den_box_spec, cpu_milli), FIELD_NULL, .max = 1ULL << 32 },
-	{ "memory", FIELD_U64, offsetof(struct den_box_spec, memory), FIELD_NULL, .max = 1ULL << 52 },
+	{ "cpu_milli", FIELD_U64, offsetof(struct den_box_spec, cpu_milli), FIELD_NULL,
+		.max = 1ULL << 32 },
+	{ "memory", FIELD_U64, offsetof(struct den_box_spec, memory), FIELD_NULL,
+		.max = 1ULL << 52 },
 	{ "pids", FIELD_U64, offsetof(struct den_box_spec, pids), FIELD_NULL, .max = 1ULL << 22 },
 	{ "disk", FIELD_U64, offsetof(struct den_box_spec, disk), FIELD_NULL, .max = 1ULL << 52 },
-	{ "nofile", FIELD_U64, offsetof(struct den_box_spec, nofile), FIELD_NULL, .max = 1ULL << 30 },
-	{ "max_runtime_ms", FIELD_U64, offsetof(struct den_box_spec, max_runtime_ms), FIELD_NULL, .max = FOREVER },
+	{ "nofile", FIELD_U64, offsetof(struct den_box_spec, nofile), FIELD_NULL,
+		.max = 1ULL << 30 },
+	{ "max_runtime_ms", FIELD_U64, offsetof(struct den_box_spec, max_runtime_ms), FIELD_NULL,
+		.max = FOREVER },
 };
 
 static int contradictions(const struct create *c, struct den_err *err)
 {
 	if (!!c->policy + !!c->policy_name + !!c->net > 1)
-		return den_fail(err, DEN_INVALID, 0, "policy, policy_name and net contradict each other: give one of them");
+		return den_fail(err, DEN_INVALID, 0,
+			"policy, policy_name and net contradict each other: give one of them");
 	if (c->expires && c->ttl_given)
-		return den_fail(err, DEN_INVALID, 0, "expires and ttl_ms are the same thing: give one of them");
+		return den_fail(err, DEN_INVALID, 0,
+			"expires and ttl_ms are the same thing: give one of them");
 	return 0;
 }
 
@@ -172,7 +190,8 @@ static void made_free(struct made *m)
 	free(m->name);
 }
 
-static int spec_make(struct req *r, struct create *c, struct made *m, struct den_box_spec *s, struct den_err *err)
+static int spec_make(struct req *r, struct create *c, struct made *m, struct den_box_spec *s,
+	struct den_err *err)
 {
 	const struct who *w = req_who(r);
 
@@ -258,11 +277,12 @@ struct lease_args {
 
 /* "expires": null and "idle_ms": null end it; what is absent stays. */
 static const struct field lease_fields[] = {
-	{ "expires", FIELD_TEXT, offsetof(struct lease_args, expires), FIELD_NULL, .min = 1, .max = 40,
-		.given = FIELD_GIVEN(struct lease_args, expires_given) },
+	{ "expires", FIELD_TEXT, offsetof(struct lease_args, expires), FIELD_NULL, .min = 1,
+		.max = 40, .given = FIELD_GIVEN(struct lease_args, expires_given) },
 	{ "ttl_ms", FIELD_U64, offsetof(struct lease_args, ttl_ms), 0, .min = 1, .max = FOREVER,
 		.given = FIELD_GIVEN(struct lease_args, ttl_given) },
-	{ "on_expire", FIELD_TEXT, offsetof(struct lease_args, on_expire), 0, .words = words_expire },
+	{ "on_expire", FIELD_TEXT, offsetof(struct lease_args, on_expire), 0,
+		.words = words_expire },
 	{ "idle_ms", FIELD_U64, offsetof(struct lease_args, idle_ms), FIELD_NULL, .max = FOREVER,
 		.given = FIELD_GIVEN(struct lease_args, idle_given) },
 	{ "on_idle", FIELD_TEXT, offsetof(struct lease_args, on_idle), 0, .words = words_expire },
@@ -272,12 +292,15 @@ static const struct field lease_fields[] = {
 static int lease_set(struct den_box *box, const json_t *body, struct den_err *err)
 {
 	struct lease_args a = { 0 };
-	struct den_lease l = { .size = sizeof(l), .expires_ms = DEN_LEASE_KEEP, .idle_ms = DEN_IDLE_KEEP };
+	struct den_lease l = {
+		.size = sizeof(l), .expires_ms = DEN_LEASE_KEEP, .idle_ms = DEN_IDLE_KEEP
+	};
 
 	if (fields_get(body, lease_fields, ARRAY_SIZE(lease_fields), true, &a, err) < 0)
 		return -1;
 	if (a.expires && a.ttl_given)
-		return den_fail(err, DEN_INVALID, 0, "expires and ttl_ms are the same thing: give one of them");
+		return den_fail(err, DEN_INVALID, 0,
+			"expires and ttl_ms are the same thing: give one of them");
 	if (json_is_null(json_object_get(body, "expires")))
 		l.expires_ms = 0;
 	if (a.expires && v1_time_parse(a.expires, &l.expires_ms, err) < 0)
@@ -319,13 +342,14 @@ static int labels_set(struct den_box *box, const json_t *labels, struct den_err 
 
 int v1_box_patch(struct req *r, struct den_err *err)
 {
-	static const char *const known[] = { "labels", "expires", "ttl_ms", "on_expire", "idle_ms", "on_idle", "extend",
-		NULL };
+	static const char *const known[] = { "labels", "expires", "ttl_ms", "on_expire", "idle_ms",
+		"on_idle", "extend", NULL };
 	auto_json *body = NULL, *rest = NULL;
 	auto_box *box = NULL;
 	const json_t *labels;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_known(body, known, err) < 0 || v1_box(r, &box, err) < 0)
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_known(body, known, err) < 0 ||
+		v1_box(r, &box, err) < 0)
 		return -1;
 	labels = json_object_get(body, "labels");
 	rest = json_copy(body);
@@ -344,7 +368,8 @@ int v1_box_lease(struct req *r, struct den_err *err)
 	auto_json *body = NULL;
 	auto_box *box = NULL;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || v1_box(r, &box, err) < 0 || lease_set(box, body, err) < 0)
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || v1_box(r, &box, err) < 0 ||
+		lease_set(box, body, err) < 0)
 		return -1;
 	return v1_reply_box(r, 200, box, err);
 }
@@ -360,11 +385,13 @@ int v1_box_delete(struct req *r, struct den_err *err)
 
 /* ---- start, stop, pause, resume ---- */
 
-static int change(struct req *r, int (*fn)(struct den_box *box, struct den_err *err), const char *state, struct den_err *err)
+static int change(struct req *r, int (*fn)(struct den_box *box, struct den_err *err),
+	const char *state, struct den_err *err)
 {
 	auto_box *box = NULL;
 
-	if (!QUERY(r, err) || v1_no_body(r, err) < 0 || v1_box(r, &box, err) < 0 || fn(box, err) < 0)
+	if (!QUERY(r, err) || v1_no_body(r, err) < 0 || v1_box(r, &box, err) < 0 ||
+		fn(box, err) < 0)
 		return -1;
 	boxes_set_state(den_box_id(box), state);
 	if (strcmp(state, "running"))
@@ -394,8 +421,9 @@ int v1_box_stop(struct req *r, struct den_err *err)
 	auto_box *box = NULL;
 	uint64_t grace_ms = 5000;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, 1, true, &grace_ms, err) < 0 ||
-		v1_box(r, &box, err) < 0 || den_box_stop(box, grace_ms, err) < 0)
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, 1, true, &grace_ms, err) < 0 || v1_box(r, &box, err) < 0 ||
+		den_box_stop(box, grace_ms, err) < 0)
 		return -1;
 	boxes_set_state(den_box_id(box), "stopped");
 	boxes_kick(den_box_id(box));

@@ -55,10 +55,12 @@ static int path_b64(const char *name, const char *text, char **ret, struct den_e
 	return 0;
 }
 
-static int path_of(const char *name, const char *text, const char *b64, bool must, char **ret, struct den_err *err)
+static int path_of(const char *name, const char *text, const char *b64, bool must, char **ret,
+	struct den_err *err)
 {
 	if (text && b64)
-		return den_fail(err, DEN_INVALID, 0, "%s and %s_b64 are the same thing: give one of them", name, name);
+		return den_fail(err, DEN_INVALID, 0,
+			"%s and %s_b64 are the same thing: give one of them", name, name);
 	if (b64)
 		return path_b64(name, b64, ret, err);
 	if (text && *text) {
@@ -66,7 +68,8 @@ static int path_of(const char *name, const char *text, const char *b64, bool mus
 		return 0;
 	}
 	if (must || text)
-		return den_fail(err, DEN_INVALID, 0, "%s is missing: give %s (or %s_b64, base64 of its bytes)", name, name,
+		return den_fail(err, DEN_INVALID, 0,
+			"%s is missing: give %s (or %s_b64, base64 of its bytes)", name, name,
 			name);
 	*ret = NULL;
 	return 0;
@@ -89,13 +92,16 @@ int v1_path_member(const json_t *o, const char *name, char **ret, struct den_err
 	a = json_object_get(o, name);
 	b = json_object_get(o, other);
 	if ((a && !json_is_string(a)) || (b && !json_is_string(b)))
-		return den_fail(err, DEN_INVALID, 0, "%s is a text", a && !json_is_string(a) ? name : other);
+		return den_fail(err, DEN_INVALID, 0, "%s is a text",
+			a && !json_is_string(a) ? name : other);
 	return path_of(name, json_string_value(a), json_string_value(b), true, ret, err);
 }
 
 static int two_digits(const char *s, int min, int max)
 {
-	int v = isdigit((unsigned char)s[0]) && isdigit((unsigned char)s[1]) ? (s[0] - '0') * 10 + s[1] - '0' : -1;
+	int v = isdigit((unsigned char)s[0]) && isdigit((unsigned char)s[1])
+			? (s[0] - '0') * 10 + s[1] - '0'
+			: -1;
 
 	return v < min || v > max ? -1 : v;
 }
@@ -107,8 +113,8 @@ static bool rfc3339(const char *s, int64_t *ret)
 	int64_t ms = 0, unit = 100;
 	int zh, zm, sign;
 
-	if (strlen(s) < 20 || s[4] != '-' || s[7] != '-' || !strchr("Tt ", s[10]) || s[13] != ':' || s[16] != ':' ||
-		two_digits(s, 19, 99) < 0 || two_digits(s + 2, 0, 99) < 0)
+	if (strlen(s) < 20 || s[4] != '-' || s[7] != '-' || !strchr("Tt ", s[10]) || s[13] != ':' ||
+		s[16] != ':' || two_digits(s, 19, 99) < 0 || two_digits(s + 2, 0, 99) < 0)
 		return false;
 	t.tm_year = two_digits(s, 19, 99) * 100 + two_digits(s + 2, 0, 99) - 1900;
 	t.tm_mon = two_digits(s + 5, 1, 12) - 1;
@@ -147,7 +153,9 @@ int v1_time_parse(const char *text, int64_t *ret_ms, struct den_err *err)
 		return 0;
 	}
 	return den_fail(err, DEN_INVALID, 0,
-		"'%.40s' is no time: write it like 2026-01-02T03:04:05Z, or as milliseconds since 1970", text);
+		"'%.40s' is no time: write it like 2026-01-02T03:04:05Z, or as milliseconds since "
+		"1970",
+		text);
 }
 
 /* ---- values ---- */
@@ -238,10 +246,10 @@ json_t *v1_map(const char *const *v)
 
 json_t *v1_result(const struct den_exec_result *res)
 {
-	return json_pack("{sb si ss sI sI sI sI}", "exited", res->exited, "status", res->status, "reason",
-		res->reason ? res->reason : "", "out_bytes", (json_int_t)res->out_bytes, "err_bytes",
-		(json_int_t)res->err_bytes, "lost_bytes", (json_int_t)res->lost_bytes, "oom_kills",
-		(json_int_t)res->oom_kills);
+	return json_pack("{sb si ss sI sI sI sI}", "exited", res->exited, "status", res->status,
+		"reason", res->reason ? res->reason : "", "out_bytes", (json_int_t)res->out_bytes,
+		"err_bytes", (json_int_t)res->err_bytes, "lost_bytes", (json_int_t)res->lost_bytes,
+		"oom_kills", (json_int_t)res->oom_kills);
 }
 
 /* ---- the box of the path ---- */
@@ -253,13 +261,16 @@ int v1_open(struct req *r, const char *ref, struct den_box **ret, struct den_err
 
 	if (boxes_id(ref, id))
 		return boxes_open(r, id, ret, err);
-	if (req_who(r)->admin && !strncmp(ref, "o.", 2)) /* another organisation's, as lists show it */
+	if (req_who(r)->admin &&
+		!strncmp(ref, "o.", 2)) /* another organisation's, as lists show it */
 		return boxes_open(r, ref, ret, err);
 	if (auth_name(req_who(r), ref, &stored, err) < 0)
 		return den_wrap(err, "box");
 	if (boxes_open(r, stored, ret, err) == 0)
 		return 0;
-	return err->code == DEN_NOT_FOUND ? den_fail(err, DEN_NOT_FOUND, 0, "no box '%.80s': GET /v1/boxes lists them", ref) : -1;
+	return err->code == DEN_NOT_FOUND ? den_fail(err, DEN_NOT_FOUND, 0,
+						    "no box '%.80s': GET /v1/boxes lists them", ref)
+					  : -1;
 }
 
 int v1_box(struct req *r, struct den_box **ret, struct den_err *err)
@@ -348,7 +359,8 @@ int v1_page(struct req *r, json_t *o, size_t n, size_t *from, size_t *to, struct
 {
 	uint64_t limit, at;
 
-	if (req_query_u64(r, "limit", 1000, 100, &limit, err) < 0 || req_query_u64(r, "cursor", 1ULL << 40, 0, &at, err) < 0)
+	if (req_query_u64(r, "limit", 1000, 100, &limit, err) < 0 ||
+		req_query_u64(r, "cursor", 1ULL << 40, 0, &at, err) < 0)
 		return -1;
 	if (!limit)
 		return den_fail(err, DEN_INVALID, 0, "limit is from 1 to 1000");
@@ -382,7 +394,8 @@ int sse_send(struct req *r, const char *id, const char *event, json_t *data, str
 
 	if (id)
 		buf_addf(&b, "id: %s\n", id);
-	buf_addf(&b, "event: %s\ndata: %s\n\n", event, text ? text : "{}"); /* one line: control characters are escaped */
+	buf_addf(&b, "event: %s\ndata: %s\n\n", event,
+		text ? text : "{}"); /* one line: control characters are escaped */
 	return req_write(r, b.p, b.len, err);
 }
 

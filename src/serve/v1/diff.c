@@ -10,8 +10,9 @@ static json_t *what_json(unsigned what)
 	static const struct {
 		unsigned bit;
 		const char *name;
-	} bits[] = { { DEN_CHANGED_CONTENT, "content" }, { DEN_CHANGED_MODE, "mode" }, { DEN_CHANGED_OWNER, "owner" },
-		{ DEN_CHANGED_TYPE, "type" }, { DEN_CHANGED_TARGET, "target" }, { DEN_CHANGED_XATTR, "xattr" } };
+	} bits[] = { { DEN_CHANGED_CONTENT, "content" }, { DEN_CHANGED_MODE, "mode" },
+		{ DEN_CHANGED_OWNER, "owner" }, { DEN_CHANGED_TYPE, "type" },
+		{ DEN_CHANGED_TARGET, "target" }, { DEN_CHANGED_XATTR, "xattr" } };
 	json_t *a = json_array();
 
 	for (size_t i = 0; i < ARRAY_SIZE(bits); i++)
@@ -23,13 +24,20 @@ static json_t *what_json(unsigned what)
 static const char *type_name(char type)
 {
 	switch (type) {
-	case 'f': return "file";
-	case 'd': return "directory";
-	case 'l': return "symlink";
-	case 'p': return "fifo";
-	case 's': return "socket";
-	case 'c': return "char";
-	case 'b': return "block";
+	case 'f':
+		return "file";
+	case 'd':
+		return "directory";
+	case 'l':
+		return "symlink";
+	case 'p':
+		return "fifo";
+	case 's':
+		return "socket";
+	case 'c':
+		return "char";
+	case 'b':
+		return "block";
 	}
 	return "unknown";
 }
@@ -51,12 +59,13 @@ static int change_add(const struct den_change *c, void *user, struct den_err *er
 
 int v1_diff(struct req *r, struct den_err *err)
 {
-	const char *from = req_query(r, "from"), *to = req_query(r, "to"), *format = req_query(r, "format");
+	const char *from = req_query(r, "from"), *to = req_query(r, "to"),
+		   *format = req_query(r, "format");
 	struct v1_out out = { .r = r };
 	auto_box *box = NULL;
 	int res;
 
-	if (!QUERY(r, err, "from", "to", "format",))
+	if (!QUERY(r, err, "from", "to", "format", ))
 		return -1;
 	if (format && strcmp(format, "json") && strcmp(format, "text") && strcmp(format, "tar"))
 		return den_fail(err, DEN_INVALID, 0, "format is json, text or tar");

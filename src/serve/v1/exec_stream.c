@@ -36,7 +36,8 @@ static int begin(struct follow *f, struct sse *s, struct den_err *err)
 	if (s->begun)
 		return 0;
 	s->begun = true;
-	if (sse_begin(f->r, err) < 0 || sse_send(f->r, NULL, "started", json_pack("{si}", "pid", (int)f->pid), err) < 0)
+	if (sse_begin(f->r, err) < 0 ||
+		sse_send(f->r, NULL, "started", json_pack("{si}", "pid", (int)f->pid), err) < 0)
 		return -1;
 	return 0;
 }
@@ -55,7 +56,8 @@ static int output(struct follow *f, int stream, const void *p, size_t n, struct 
 	s->pos[i] += n;
 	if (skip == n)
 		return 0;
-	snprintf(id, sizeof(id), "%llu.%llu", (unsigned long long)s->pos[0], (unsigned long long)s->pos[1]);
+	snprintf(id, sizeof(id), "%llu.%llu", (unsigned long long)s->pos[0],
+		(unsigned long long)s->pos[1]);
 	return sse_send(f->r, s->numbered ? id : NULL, i ? "stderr" : "stdout",
 		json_pack("{so}", "data", v1_base64((const char *)p + skip, n - skip)), err);
 }
@@ -66,7 +68,8 @@ static int finish(struct follow *f, struct sse *s, const char *why, struct den_e
 
 	if (begin(f, s, err) < 0 || tell_lost(f, s, err) < 0)
 		return -1;
-	if (f->failed && sse_send(f->r, NULL, "error", json_pack("{so}", "error", v1_error(&f->err)), err) < 0)
+	if (f->failed && sse_send(f->r, NULL, "error",
+				 json_pack("{so}", "error", v1_error(&f->err)), err) < 0)
 		return -1;
 	if (f->ended && !f->failed) {
 		exit = v1_result(&f->result);
@@ -104,7 +107,8 @@ static int run(struct follow *f, struct sse *s, bool kill, struct den_err *err)
 	return finish(f, s, f->failed || !strcmp(f->result.reason, "stop") ? "box" : "exit", err);
 }
 
-int v1_exec_sse(struct follow *f, struct exec_args *a, const char *ref, bool live, bool kill, struct den_err *err)
+int v1_exec_sse(struct follow *f, struct exec_args *a, const char *ref, bool live, bool kill,
+	struct den_err *err)
 {
 	const char *last = req_header(f->r, "Last-Event-ID");
 	unsigned long long out, errors;
@@ -135,7 +139,7 @@ int v1_exec_stream(struct req *r, struct den_err *err)
 	bool live = false, kill = false;
 	int res;
 
-	if (!QUERY(r, err, "live", "kill_on_close",) || !v1_flag(r, "live", &live, err) ||
+	if (!QUERY(r, err, "live", "kill_on_close", ) || !v1_flag(r, "live", &live, err) ||
 		!v1_flag(r, "kill_on_close", &kill, err) || v1_box(r, &box, err) < 0)
 		return -1;
 	if (v1_wants_websocket(r))

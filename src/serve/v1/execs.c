@@ -39,7 +39,8 @@ static json_t *output_json(const struct kept *k, const struct follow *f)
 	for (int i = 0; i < 2; i++) {
 		const char *p = k->out[i].p ? k->out[i].p : "";
 
-		text[i] = utf8 ? json_stringn_nocheck(p, k->out[i].len) : v1_base64(p, k->out[i].len);
+		text[i] =
+			utf8 ? json_stringn_nocheck(p, k->out[i].len) : v1_base64(p, k->out[i].len);
 	}
 	json_object_set_new(o, "pid", json_integer(f->pid));
 	json_object_set_new(o, "stdout", text[0]);
@@ -55,7 +56,8 @@ static int restarting(struct req *r, pid_t pid)
 	return req_reply_json(r, 503,
 		json_pack("{s{ss ss so}}", "error", "code", "restarting", "message",
 			"the server is restarting; the program goes on", "next",
-			json_sprintf("GET .../execs/%d, or .../execs/%d/stream for its output", (int)pid, (int)pid)));
+			json_sprintf("GET .../execs/%d, or .../execs/%d/stream for its output",
+				(int)pid, (int)pid)));
 }
 
 static int wait_for(struct follow *f, struct exec_args *a, bool kill, struct den_err *err)
@@ -100,9 +102,11 @@ static int start_one(struct follow *f, struct exec_args *a, bool kill, struct de
 
 	if (a->open_input && !events && !a->detach)
 		return den_fail(err, DEN_INVALID, 0,
-			"\"stdin\": true is for detach or Accept: text/event-stream: nobody could feed it while this waits");
+			"\"stdin\": true is for detach or Accept: text/event-stream: nobody could "
+			"feed it while this waits");
 	if (events && a->detach)
-		return den_fail(err, DEN_INVALID, 0, "detach does not follow: ask without Accept: text/event-stream");
+		return den_fail(err, DEN_INVALID, 0,
+			"detach does not follow: ask without Accept: text/event-stream");
 	if (events)
 		return v1_exec_sse(f, a, NULL, false, kill, err);
 	if (!a->detach)
@@ -121,8 +125,9 @@ int v1_execs_start(struct req *r, struct den_err *err)
 	bool kill = false;
 	int res;
 
-	if (!QUERY(r, err, "kill_on_close",) || !v1_flag(r, "kill_on_close", &kill, err) || req_json(r, &body, err) < 0 ||
-		v1_exec_args_get(body, &a, err) < 0 || v1_box(r, &box, err) < 0)
+	if (!QUERY(r, err, "kill_on_close", ) || !v1_flag(r, "kill_on_close", &kill, err) ||
+		req_json(r, &body, err) < 0 || v1_exec_args_get(body, &a, err) < 0 ||
+		v1_box(r, &box, err) < 0)
 		return -1;
 	f.box = box;
 	res = start_one(&f, &a, kill, err);
@@ -134,8 +139,8 @@ int v1_execs_start(struct req *r, struct den_err *err)
 
 json_t *v1_exec_json(const struct den_exec_info *e)
 {
-	json_t *o = json_pack("{si sI sb sb}", "pid", (int)e->pid, "number", (json_int_t)e->number, "running", e->running,
-		"tty", e->tty);
+	json_t *o = json_pack("{si sI sb sb}", "pid", (int)e->pid, "number", (json_int_t)e->number,
+		"running", e->running, "tty", e->tty);
 
 	json_object_set_new(o, "argv", v1_strings(e->argv));
 	json_object_set_new(o, "tag", v1_text(e->tag));
@@ -154,7 +159,8 @@ int v1_execs_list(struct req *r, struct den_err *err)
 	size_t from, to;
 	json_t *o, *a;
 
-	if (!QUERY(r, err, "limit", "cursor",) || v1_box(r, &box, err) < 0 || den_box_ps(box, &ps, err) < 0)
+	if (!QUERY(r, err, "limit", "cursor", ) || v1_box(r, &box, err) < 0 ||
+		den_box_ps(box, &ps, err) < 0)
 		return -1;
 	a = json_array();
 	o = json_pack("{so}", "execs", a);
@@ -198,8 +204,10 @@ int v1_exec_get(struct req *r, struct den_err *err)
 	if (e)
 		req_reply_json(r, 200, v1_exec_json(e));
 	den_ps_free(ps);
-	return e ? 0 :
-		   den_fail(err, DEN_NOT_FOUND, 0, "no exec '%.60s' in this box: GET .../execs lists them", req_arg(r, "pid"));
+	return e ? 0
+		 : den_fail(err, DEN_NOT_FOUND, 0,
+			   "no exec '%.60s' in this box: GET .../execs lists them",
+			   req_arg(r, "pid"));
 }
 
 /* ---- act on one ---- */
@@ -218,7 +226,8 @@ static int feed_body(struct follow *f, uint64_t *ret, struct den_err *err)
 			if ((ev = v1_follow_step(f, 60000, err)) < 0)
 				return -1;
 		if (f->ended && f->n_in)
-			return den_fail(err, DEN_CONFLICT, 0, "the program has ended; it took %llu bytes of this request",
+			return den_fail(err, DEN_CONFLICT, 0,
+				"the program has ended; it took %llu bytes of this request",
 				(unsigned long long)(*ret + (size_t)n - f->n_in));
 		if (ev & (REQ_GONE | REQ_STOP))
 			return den_fail(err, DEN_CONFLICT, 0, "interrupted");
@@ -242,7 +251,8 @@ static int can_feed(struct follow *f, const char *ref, struct den_err *err)
 	if (!runs || f->ended)
 		return den_fail(err, DEN_CONFLICT, 0, "the program has ended");
 	if (!den_exec_takes_input(f->exec))
-		return den_fail(err, DEN_CONFLICT, 0, "its stdin is not open: start it with \"stdin\": true to feed it");
+		return den_fail(err, DEN_CONFLICT, 0,
+			"its stdin is not open: start it with \"stdin\": true to feed it");
 	return 0;
 }
 
@@ -254,7 +264,7 @@ int v1_exec_stdin(struct req *r, struct den_err *err)
 	bool eof = false;
 	int res;
 
-	if (!QUERY(r, err, "eof",) || !v1_flag(r, "eof", &eof, err) || v1_box(r, &box, err) < 0)
+	if (!QUERY(r, err, "eof", ) || !v1_flag(r, "eof", &eof, err) || v1_box(r, &box, err) < 0)
 		return -1;
 	f.box = box;
 	res = v1_follow_attach(&f, req_arg(r, "pid"), true, err);
@@ -287,15 +297,17 @@ int v1_exec_signal(struct req *r, struct den_err *err)
 	char text[16];
 	int sig;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0)
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0)
 		return -1;
 	snprintf(text, sizeof(text), "%lld", (long long)json_integer_value(a.signal));
-	if (parse_signal(json_is_string(a.signal) ? json_string_value(a.signal) : text, &sig, err) < 0)
+	if (parse_signal(json_is_string(a.signal) ? json_string_value(a.signal) : text, &sig, err) <
+		0)
 		return den_wrap(err, "signal");
 	if (a.scope)
-		scope = !strcmp(a.scope, "process") ? DEN_SCOPE_PROCESS :
-			!strcmp(a.scope, "group")   ? DEN_SCOPE_GROUP :
-						      DEN_SCOPE_TREE;
+		scope = !strcmp(a.scope, "process") ? DEN_SCOPE_PROCESS
+			: !strcmp(a.scope, "group") ? DEN_SCOPE_GROUP
+						    : DEN_SCOPE_TREE;
 	if (v1_box(r, &box, err) < 0 || den_kill(box, req_arg(r, "pid"), sig, scope, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);
@@ -307,8 +319,10 @@ int v1_exec_resize(struct req *r, struct den_err *err)
 		uint64_t rows, cols;
 	} a = { 0 };
 	static const struct field table[] = {
-		{ "rows", FIELD_U64, offsetof(struct args, rows), FIELD_MUST, .min = 1, .max = 65535 },
-		{ "cols", FIELD_U64, offsetof(struct args, cols), FIELD_MUST, .min = 1, .max = 65535 },
+		{ "rows", FIELD_U64, offsetof(struct args, rows), FIELD_MUST, .min = 1,
+			.max = 65535 },
+		{ "cols", FIELD_U64, offsetof(struct args, cols), FIELD_MUST, .min = 1,
+			.max = 65535 },
 	};
 	auto_json *body = NULL;
 	auto_box *box = NULL;
@@ -316,13 +330,14 @@ int v1_exec_resize(struct req *r, struct den_err *err)
 	int res;
 
 	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
-		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 || v1_box(r, &box, err) < 0)
+		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 ||
+		v1_box(r, &box, err) < 0)
 		return -1;
 	f.box = box;
 	res = v1_follow_attach(&f, req_arg(r, "pid"), true, err);
 	if (res == 0)
-		res = f.ended ? den_fail(err, DEN_CONFLICT, 0, "the program has ended") :
-				den_exec_resize(f.exec, (uint16_t)a.rows, (uint16_t)a.cols, err);
+		res = f.ended ? den_fail(err, DEN_CONFLICT, 0, "the program has ended")
+			      : den_exec_resize(f.exec, (uint16_t)a.rows, (uint16_t)a.cols, err);
 	if (res == 0)
 		res = den_dispatch(box, 0, err);
 	den_exec_unref(f.exec);

@@ -9,7 +9,7 @@ struct follow {
 	struct den_exec *exec;
 	pid_t pid;
 	bool started, ended, failed; /* failed: could not start, or was lost; err says why */
-	bool gone;		     /* the client did not take what we sent; err says so */
+	bool gone; /* the client did not take what we sent; err says so */
 	struct den_exec_result result;
 	struct den_err err;
 	/* Takes output, where there is a listener; -1: it is gone. */
@@ -46,5 +46,6 @@ int v1_follow_feed(struct follow *f, struct den_err *err); /* what there is room
 void v1_follow_leave(struct follow *f, bool kill);
 
 /* exec_stream.c: starts (a) or follows (ref) an exec, as server-sent events */
-int v1_exec_sse(struct follow *f, struct exec_args *a, const char *ref, bool live, bool kill_on_close, struct den_err *err);
+int v1_exec_sse(struct follow *f, struct exec_args *a, const char *ref, bool live,
+	bool kill_on_close, struct den_err *err);
 json_t *v1_exec_json(const struct den_exec_info *e);

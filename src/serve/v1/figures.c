@@ -31,7 +31,9 @@ int v1_box_stats(struct req *r, struct den_err *err)
 	o = json_object();
 	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
 		json_object_set_new(o, rows[i].key,
-			s.has & rows[i].bit ? json_integer((json_int_t)MIN(rows[i].v, (uint64_t)INT64_MAX)) : json_null());
+			s.has & rows[i].bit
+				? json_integer((json_int_t)MIN(rows[i].v, (uint64_t)INT64_MAX))
+				: json_null());
 	return req_reply_json(r, 200, o);
 }
 
@@ -46,9 +48,9 @@ int v1_box_ps(struct req *r, struct den_err *err)
 	a = json_array();
 	for (size_t i = 0; i < ps->n_processes; i++) {
 		const struct den_process *p = &ps->processes[i];
-		json_t *o = json_pack("{si si sI so sI sI}", "pid", (int)p->pid, "ppid", (int)p->ppid, "uid",
-			(json_int_t)p->uid, "state", v1_textn(&p->state, 1), "cpu_usec", (json_int_t)p->cpu_usec, "memory",
-			(json_int_t)p->memory);
+		json_t *o = json_pack("{si si sI so sI sI}", "pid", (int)p->pid, "ppid",
+			(int)p->ppid, "uid", (json_int_t)p->uid, "state", v1_textn(&p->state, 1),
+			"cpu_usec", (json_int_t)p->cpu_usec, "memory", (json_int_t)p->memory);
 
 		v1_put(o, "command", p->command);
 		json_array_append_new(a, o);

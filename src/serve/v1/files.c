@@ -44,11 +44,14 @@ int v1_file_stat(struct req *r, struct den_err *err)
 {
 	auto_free char *path = NULL;
 	auto_box *box = NULL;
-	struct den_file_opt opt = { .size = sizeof(opt), .user = req_query(r, "user"), .no_follow = true };
+	struct den_file_opt opt = {
+		.size = sizeof(opt), .user = req_query(r, "user"), .no_follow = true
+	};
 	bool follow = false;
 	json_t *o = NULL;
 
-	if (!QUERY(r, err, "path", "path_b64", "user", "follow",) || !v1_flag(r, "follow", &follow, err) ||
+	if (!QUERY(r, err, "path", "path_b64", "user", "follow", ) ||
+		!v1_flag(r, "follow", &follow, err) ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	opt.no_follow = !follow;
@@ -56,7 +59,8 @@ int v1_file_stat(struct req *r, struct den_err *err)
 		json_decref(o);
 		return -1;
 	}
-	return o ? req_reply_json(r, 200, o) : den_fail(err, DEN_INTERNAL, 0, "the box told nothing of '%.100s'", path);
+	return o ? req_reply_json(r, 200, o)
+		 : den_fail(err, DEN_INTERNAL, 0, "the box told nothing of '%.100s'", path);
 }
 
 static int list_one(const struct den_entry *e, void *user, struct den_err *err)
@@ -73,7 +77,8 @@ int v1_file_list(struct req *r, struct den_err *err)
 	uint64_t depth;
 	int res;
 
-	if (!QUERY(r, err, "path", "path_b64", "user", "depth",) || req_query_u64(r, "depth", 1000, 1, &depth, err) < 0 ||
+	if (!QUERY(r, err, "path", "path_b64", "user", "depth", ) ||
+		req_query_u64(r, "depth", 1000, 1, &depth, err) < 0 ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	res = den_file_list(box, path, (unsigned)MAX(depth, 1ULL), &opt, list_one, &out, err);
@@ -138,7 +143,8 @@ static int send_begin(struct send *s, struct den_err *err)
 	if (s->begun)
 		return 0;
 	s->begun = true;
-	return req_begin(s->r, s->status, "application/octet-stream", s->counted ? (int64_t)s->left : -1, err);
+	return req_begin(s->r, s->status, "application/octet-stream",
+		s->counted ? (int64_t)s->left : -1, err);
 }
 
 static int send_bytes(const void *p, size_t n, void *user, struct den_err *err)
@@ -179,15 +185,18 @@ static int unsatisfiable(struct req *r, uint64_t size)
 	req_set(r, "Content-Range", text);
 	return req_reply_json(r, 416,
 		json_pack("{s{ss so ss}}", "error", "code", "invalid", "message",
-			json_sprintf("Range is beyond the end of the file, which has %llu bytes", (unsigned long long)size),
+			json_sprintf("Range is beyond the end of the file, which has %llu bytes",
+				(unsigned long long)size),
 			"next", "ask for a range inside it"));
 }
 
-static int file_send(struct req *r, struct den_box *box, const char *path, struct den_file_opt *opt, const struct span *s,
-	uint64_t size, struct den_err *err)
+static int file_send(struct req *r, struct den_box *box, const char *path, struct den_file_opt *opt,
+	const struct span *s, uint64_t size, struct den_err *err)
 {
 	/* files of /proc say that they are empty: those go as they come */
-	struct send out = { .r = r, .status = s->part ? 206 : 200, .left = s->n, .counted = size > 0 };
+	struct send out = {
+		.r = r, .status = s->part ? 206 : 200, .left = s->n, .counted = size > 0
+	};
 	char text[80];
 
 	if (s->part) {
@@ -199,11 +208,13 @@ static int file_send(struct req *r, struct den_box *box, const char *path, struc
 	opt->length = out.counted ? s->n : 0;
 	req_set(r, "Accept-Ranges", "bytes");
 	req_set(r, "X-Content-Type-Options", "nosniff");
-	req_set(r, "Content-Disposition", "attachment"); /* what a box made never runs as a page of ours */
+	req_set(r, "Content-Disposition",
+		"attachment"); /* what a box made never runs as a page of ours */
 	if (den_file_read(box, path, opt, send_bytes, &out, err) < 0)
 		return -1;
 	if (out.counted && out.left)
-		return den_fail(err, DEN_CONFLICT, 0, "'%.100s' became shorter while it was read", path);
+		return den_fail(
+			err, DEN_CONFLICT, 0, "'%.100s' became shorter while it was read", path);
 	if (send_begin(&out, err) < 0)
 		return -1;
 	req_end(r);
@@ -218,11 +229,14 @@ int v1_file_get(struct req *r, struct den_err *err)
 	struct facts f = { 0 };
 	struct span s;
 
-	if (!QUERY(r, err, "path", "path_b64", "user",) || v1_query_path(r, "path", true, &path, err) < 0 ||
-		v1_box(r, &box, err) < 0 || den_file_stat(box, path, &opt, facts_take, &f, err) < 0)
+	if (!QUERY(r, err, "path", "path_b64", "user", ) ||
+		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
+		den_file_stat(box, path, &opt, facts_take, &f, err) < 0)
 		return -1;
 	if (!strcmp(f.type, "directory"))
-		return den_fail(err, DEN_CONFLICT, 0, "'%.100s' is a directory: GET .../files/list, or .../tar for all of it", path);
+		return den_fail(err, DEN_CONFLICT, 0,
+			"'%.100s' is a directory: GET .../files/list, or .../tar for all of it",
+			path);
 	if (range_parse(req_header(r, "Range"), f.size, &s) < 0)
 		return unsatisfiable(r, f.size);
 	return file_send(r, box, path, &opt, &s, f.size, err);
@@ -236,7 +250,8 @@ int v1_tar_get(struct req *r, struct den_err *err)
 	struct v1_out out = { .r = r, .type = "application/x-tar" };
 	int res;
 
-	if (!QUERY(r, err, "path", "path_b64", "user", "contents",) || !v1_flag(r, "contents", &opt.contents, err) ||
+	if (!QUERY(r, err, "path", "path_b64", "user", "contents", ) ||
+		!v1_flag(r, "contents", &opt.contents, err) ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	req_set(r, "X-Content-Type-Options", "nosniff");
@@ -255,7 +270,8 @@ static ssize_t body_source(void *buf, size_t cap, void *user, struct den_err *er
 }
 
 /* Only if there is none: written beside it, then moved to a name that must be free. */
-static int put_new(struct req *r, struct den_box *box, const char *path, const struct den_file_opt *opt, struct den_err *err)
+static int put_new(struct req *r, struct den_box *box, const char *path,
+	const struct den_file_opt *opt, struct den_err *err)
 {
 	struct den_file_opt move = { .size = sizeof(move), .user = opt->user, .no_replace = true };
 	struct den_file_opt rm = { .size = sizeof(rm), .user = opt->user, .missing_ok = true };
@@ -287,14 +303,18 @@ int v1_file_put(struct req *r, struct den_err *err)
 	struct facts f = { 0 };
 	json_t *o = NULL;
 
-	if (!QUERY(r, err, "path", "path_b64", "user", "mode", "parents",) || !v1_flag(r, "parents", &opt.parents, err) ||
+	if (!QUERY(r, err, "path", "path_b64", "user", "mode", "parents", ) ||
+		!v1_flag(r, "parents", &opt.parents, err) ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	if (none && strcmp(none, "*"))
-		return den_fail(err, DEN_INVALID, 0, "If-None-Match can only be * here: write only where no file is");
+		return den_fail(err, DEN_INVALID, 0,
+			"If-None-Match can only be * here: write only where no file is");
 	if (none && den_file_stat(box, path, &look, facts_take, &f, err) == 0)
-		return den_fail(err, DEN_CONFLICT, 0, "'%.100s' exists; leave If-None-Match out to replace it", path);
-	if ((none ? put_new(r, box, path, &opt, err) : den_file_write(box, path, &opt, body_source, r, err)) < 0)
+		return den_fail(err, DEN_CONFLICT, 0,
+			"'%.100s' exists; leave If-None-Match out to replace it", path);
+	if ((none ? put_new(r, box, path, &opt, err)
+		  : den_file_write(box, path, &opt, body_source, r, err)) < 0)
 		return -1;
 	if (den_file_stat(box, path, &look, stat_one, &o, err) < 0) {
 		json_decref(o);
@@ -309,7 +329,8 @@ int v1_tar_put(struct req *r, struct den_err *err)
 	auto_box *box = NULL;
 	struct den_file_opt opt = { .size = sizeof(opt), .user = req_query(r, "user") };
 
-	if (!QUERY(r, err, "path", "path_b64", "user", "parents",) || !v1_flag(r, "parents", &opt.parents, err) ||
+	if (!QUERY(r, err, "path", "path_b64", "user", "parents", ) ||
+		!v1_flag(r, "parents", &opt.parents, err) ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
 		den_tar_in(box, path, &opt, body_source, r, err) < 0)
 		return -1;

@@ -12,12 +12,16 @@ struct change {
 	bool parents, recursive, no_replace, no_follow;
 };
 /* What a body has besides paths, by name. */
-static int change_get(const json_t *body, const char *const *known, struct change *c, struct den_err *err)
+static int change_get(
+	const json_t *body, const char *const *known, struct change *c, struct den_err *err)
 {
 	static const struct field all[] = {
-		{ "user", FIELD_TEXT, offsetof(struct change, user), FIELD_NULL, .min = 1, .max = 256 },
-		{ "mode", FIELD_TEXT, offsetof(struct change, mode), FIELD_NULL, .min = 1, .max = 8 },
-		{ "owner", FIELD_TEXT, offsetof(struct change, owner), FIELD_NULL, .min = 1, .max = 256 },
+		{ "user", FIELD_TEXT, offsetof(struct change, user), FIELD_NULL, .min = 1,
+			.max = 256 },
+		{ "mode", FIELD_TEXT, offsetof(struct change, mode), FIELD_NULL, .min = 1,
+			.max = 8 },
+		{ "owner", FIELD_TEXT, offsetof(struct change, owner), FIELD_NULL, .min = 1,
+			.max = 256 },
 		{ "parents", FIELD_BOOL, offsetof(struct change, parents) },
 		{ "recursive", FIELD_BOOL, offsetof(struct change, recursive) },
 		{ "no_replace", FIELD_BOOL, offsetof(struct change, no_replace) },
@@ -60,7 +64,8 @@ int v1_file_mkdir(struct req *r, struct den_err *err)
 
 int v1_file_move(struct req *r, struct den_err *err)
 {
-	static const char *const known[] = { "from", "from_b64", "to", "to_b64", "user", "parents", "no_replace", NULL };
+	static const char *const known[] = { "from", "from_b64", "to", "to_b64", "user", "parents",
+		"no_replace", NULL };
 	auto_json *body = NULL;
 	auto_free char *from = NULL, *to = NULL;
 	auto_box *box = NULL;
@@ -68,8 +73,8 @@ int v1_file_move(struct req *r, struct den_err *err)
 	struct den_file_opt opt;
 
 	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || change_get(body, known, &c, err) < 0 ||
-		v1_path_member(body, "from", &from, err) < 0 || v1_path_member(body, "to", &to, err) < 0 ||
-		v1_box(r, &box, err) < 0)
+		v1_path_member(body, "from", &from, err) < 0 ||
+		v1_path_member(body, "to", &to, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	opt = change_opt(&c);
 	if (den_file_move(box, from, to, &opt, err) < 0)
@@ -79,7 +84,8 @@ int v1_file_move(struct req *r, struct den_err *err)
 
 int v1_file_chmod(struct req *r, struct den_err *err)
 {
-	static const char *const known[] = { "path", "path_b64", "user", "mode", "recursive", NULL };
+	static const char *const known[] = { "path", "path_b64", "user", "mode", "recursive",
+		NULL };
 	auto_json *body = NULL;
 	auto_free char *path = NULL;
 	auto_box *box = NULL;
@@ -90,7 +96,8 @@ int v1_file_chmod(struct req *r, struct den_err *err)
 		v1_path_member(body, "path", &path, err) < 0)
 		return -1;
 	if (!c.mode)
-		return den_fail(err, DEN_INVALID, 0, "mode is missing: an octal text like \"0644\"");
+		return den_fail(
+			err, DEN_INVALID, 0, "mode is missing: an octal text like \"0644\"");
 	if (v1_box(r, &box, err) < 0)
 		return -1;
 	opt = change_opt(&c);
@@ -102,7 +109,8 @@ int v1_file_chmod(struct req *r, struct den_err *err)
 
 int v1_file_chown(struct req *r, struct den_err *err)
 {
-	static const char *const known[] = { "path", "path_b64", "user", "owner", "recursive", "no_follow", NULL };
+	static const char *const known[] = { "path", "path_b64", "user", "owner", "recursive",
+		"no_follow", NULL };
 	auto_json *body = NULL;
 	auto_free char *path = NULL;
 	auto_box *box = NULL;
@@ -113,7 +121,8 @@ int v1_file_chown(struct req *r, struct den_err *err)
 		v1_path_member(body, "path", &path, err) < 0)
 		return -1;
 	if (!c.owner)
-		return den_fail(err, DEN_INVALID, 0, "owner is missing: USER, USER:GROUP or numbers");
+		return den_fail(
+			err, DEN_INVALID, 0, "owner is missing: USER, USER:GROUP or numbers");
 	if (v1_box(r, &box, err) < 0)
 		return -1;
 	opt = change_opt(&c);
@@ -128,8 +137,9 @@ int v1_file_delete(struct req *r, struct den_err *err)
 	auto_box *box = NULL;
 	struct den_file_opt opt = { .size = sizeof(opt), .user = req_query(r, "user") };
 
-	if (!QUERY(r, err, "path", "path_b64", "user", "recursive", "missing_ok",) ||
-		!v1_flag(r, "recursive", &opt.recursive, err) || !v1_flag(r, "missing_ok", &opt.missing_ok, err) ||
+	if (!QUERY(r, err, "path", "path_b64", "user", "recursive", "missing_ok", ) ||
+		!v1_flag(r, "recursive", &opt.recursive, err) ||
+		!v1_flag(r, "missing_ok", &opt.missing_ok, err) ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
 		den_file_remove(box, path, &opt, err) < 0)
 		return -1;
@@ -142,7 +152,7 @@ struct watch {
 	struct req *r;
 	bool begun;
 	const char *why; /* of the end, if we ended it */
-	int quiet;	 /* ticks since something was sent */
+	int quiet; /* ticks since something was sent */
 };
 
 static int watch_tick(struct watch *w, struct den_err *err)
@@ -170,7 +180,10 @@ static int watch_one(const struct den_entry *e, void *user, struct den_err *err)
 		return watch_tick(w, err);
 	if (!w->begun) {
 		w->begun = true;
-		return sse_begin(w->r, err) < 0 || sse_send(w->r, NULL, "watching", json_object(), err) < 0 ? -1 : 0;
+		return sse_begin(w->r, err) < 0 ||
+				       sse_send(w->r, NULL, "watching", json_object(), err) < 0
+			       ? -1
+			       : 0;
 	}
 	if (!e->event[0])
 		return 0;
@@ -184,18 +197,22 @@ int v1_file_watch(struct req *r, struct den_err *err)
 {
 	auto_free char *path = NULL;
 	auto_box *box = NULL;
-	struct den_file_opt opt = { .size = sizeof(opt), .user = req_query(r, "user"), .tick_ms = WATCH_TICK_MS };
+	struct den_file_opt opt = {
+		.size = sizeof(opt), .user = req_query(r, "user"), .tick_ms = WATCH_TICK_MS
+	};
 	struct watch w = { .r = r };
 	struct den_err unheard;
 	int res;
 
-	if (!QUERY(r, err, "path", "path_b64", "user", "recursive",) || !v1_flag(r, "recursive", &opt.recursive, err) ||
+	if (!QUERY(r, err, "path", "path_b64", "user", "recursive", ) ||
+		!v1_flag(r, "recursive", &opt.recursive, err) ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	res = den_file_watch(box, path, &opt, watch_one, &w, err);
 	if (!w.begun)
 		return res;
-	(void)sse_send(r, NULL, "end", json_pack("{ss}", "reason", w.why ? w.why : "box"), &unheard);
+	(void)sse_send(
+		r, NULL, "end", json_pack("{ss}", "reason", w.why ? w.why : "box"), &unheard);
 	req_end(r);
 	return 0;
 }

@@ -28,7 +28,8 @@ static void on_output(struct den_exec *e, int stream, const void *data, size_t n
 		f->gone = true;
 }
 
-static void on_ended(struct den_exec *e, const struct den_exec_result *result, const struct den_err *err, void *user)
+static void on_ended(struct den_exec *e, const struct den_exec_result *result,
+	const struct den_err *err, void *user)
 {
 	struct follow *f = user;
 
@@ -42,13 +43,17 @@ static void on_ended(struct den_exec *e, const struct den_exec_result *result, c
 	}
 }
 
-const struct den_exec_ops v1_follow_ops = { .started = on_started, .output = on_output, .ended = on_ended };
+const struct den_exec_ops v1_follow_ops = {
+	.started = on_started, .output = on_output, .ended = on_ended
+};
 
 /* ---- what is asked for ---- */
 
 static const struct field exec_fields[] = {
-	{ "argv", FIELD_TEXTS, offsetof(struct exec_args, argv), FIELD_NULL, .min = 1, .max = 10000 },
-	{ "command", FIELD_TEXT, offsetof(struct exec_args, command), FIELD_NULL, .min = 1, .max = 1U << 20 },
+	{ "argv", FIELD_TEXTS, offsetof(struct exec_args, argv), FIELD_NULL, .min = 1,
+		.max = 10000 },
+	{ "command", FIELD_TEXT, offsetof(struct exec_args, command), FIELD_NULL, .min = 1,
+		.max = 1U << 20 },
 	{ "env", FIELD_MAP, offsetof(struct exec_args, env), FIELD_NULL, .max = 10000 },
 	{ "cwd", FIELD_TEXT, offsetof(struct exec_args, cwd), FIELD_NULL, .min = 1, .max = 4095 },
 	{ "user", FIELD_TEXT, offsetof(struct exec_args, user), FIELD_NULL, .min = 1, .max = 256 },
@@ -57,11 +62,15 @@ static const struct field exec_fields[] = {
 	{ "rows", FIELD_U64, offsetof(struct exec_args, rows), .min = 1, .max = 65535 },
 	{ "cols", FIELD_U64, offsetof(struct exec_args, cols), .min = 1, .max = 65535 },
 	{ "stdin", FIELD_ANY, offsetof(struct exec_args, input), FIELD_NULL },
-	{ "stdin_b64", FIELD_TEXT, offsetof(struct exec_args, input_b64), FIELD_NULL, .max = STDIN_MAX },
-	{ "timeout_ms", FIELD_U64, offsetof(struct exec_args, timeout_ms), FIELD_NULL, .max = 1ULL << 52 },
+	{ "stdin_b64", FIELD_TEXT, offsetof(struct exec_args, input_b64), FIELD_NULL,
+		.max = STDIN_MAX },
+	{ "timeout_ms", FIELD_U64, offsetof(struct exec_args, timeout_ms), FIELD_NULL,
+		.max = 1ULL << 52 },
 	{ "cpu_ms", FIELD_U64, offsetof(struct exec_args, cpu_ms), FIELD_NULL, .max = 1ULL << 52 },
-	{ "grace_ms", FIELD_U64, offsetof(struct exec_args, grace_ms), FIELD_NULL, .max = 1ULL << 32 },
-	{ "max_output", FIELD_U64, offsetof(struct exec_args, max_output), FIELD_NULL, .max = 1ULL << 52 },
+	{ "grace_ms", FIELD_U64, offsetof(struct exec_args, grace_ms), FIELD_NULL,
+		.max = 1ULL << 32 },
+	{ "max_output", FIELD_U64, offsetof(struct exec_args, max_output), FIELD_NULL,
+		.max = 1ULL << 52 },
 	{ "keep", FIELD_U64, offsetof(struct exec_args, keep), FIELD_NULL, .max = 64ULL << 20 },
 	{ "detach", FIELD_BOOL, offsetof(struct exec_args, detach) },
 };
@@ -76,7 +85,8 @@ void v1_exec_args_free(struct exec_args *a)
 static int input_get(struct exec_args *a, struct den_err *err)
 {
 	if (a->input && a->input_b64)
-		return den_fail(err, DEN_INVALID, 0, "stdin and stdin_b64 are the same thing: give one of them");
+		return den_fail(err, DEN_INVALID, 0,
+			"stdin and stdin_b64 are the same thing: give one of them");
 	if (json_is_string(a->input)) {
 		a->n_bytes = json_string_length(a->input);
 		a->bytes = mem_alloc(a->n_bytes + 1);
@@ -86,7 +96,8 @@ static int input_get(struct exec_args *a, struct den_err *err)
 		a->open_input = json_is_true(a->input);
 	} else if (a->input) {
 		return den_fail(err, DEN_INVALID, 0,
-			"stdin is a text, or true: then it stays open for POST .../execs/{pid}/stdin");
+			"stdin is a text, or true: then it stays open for POST "
+			".../execs/{pid}/stdin");
 	}
 	if (a->input_b64) {
 		size_t len = strlen(a->input_b64);
@@ -108,16 +119,19 @@ int v1_exec_args_get(const json_t *body, struct exec_args *a, struct den_err *er
 		return -1;
 	if (!a->argv == !a->command)
 		return den_fail(err, DEN_INVALID, 0,
-			"give what to run: argv (an array of texts) or command (one text, for the shell), not both");
+			"give what to run: argv (an array of texts) or command (one text, for the "
+			"shell), not both");
 	if (a->command)
 		a->argv = strv_copy((const char *const[]){ "/bin/sh", "-c", a->command, NULL });
 	if ((a->rows || a->cols) && !a->tty)
-		return den_fail(err, DEN_INVALID, 0, "rows and cols are those of a terminal: give tty, too");
+		return den_fail(err, DEN_INVALID, 0,
+			"rows and cols are those of a terminal: give tty, too");
 	if (input_get(a, err) < 0)
 		return -1;
 	if (a->detach && a->has_input)
 		return den_fail(err, DEN_INVALID, 0,
-			"a detached program is not fed by this request: give \"stdin\": true and use .../execs/{pid}/stdin");
+			"a detached program is not fed by this request: give \"stdin\": true and "
+			"use .../execs/{pid}/stdin");
 	return 0;
 }
 
@@ -141,14 +155,16 @@ int v1_follow_start(struct follow *f, struct exec_args *a, bool kill_on_close, s
 		.keep = a->keep,
 	};
 
-	opt.flags = (a->tty ? DEN_EXEC_TTY : 0) | (a->has_input || a->open_input ? DEN_EXEC_STDIN : 0) |
+	opt.flags =
+		(a->tty ? DEN_EXEC_TTY : 0) | (a->has_input || a->open_input ? DEN_EXEC_STDIN : 0) |
 		(a->detach ? DEN_EXEC_DETACH : 0) | (kill_on_close ? DEN_EXEC_KILL_ON_CLOSE : 0);
 	f->in = a->bytes;
 	f->n_in = a->n_bytes;
 	f->in_eof = a->has_input && !a->open_input && !a->tty;
 	if (den_exec_start(f->box, &opt, &v1_follow_ops, f, &f->exec, err) < 0)
 		return -1;
-	while (!f->started && !f->ended) /* a program starts in milliseconds, also when nobody waits for it any more */
+	while (!f->started &&
+		!f->ended) /* a program starts in milliseconds, also when nobody waits for it any more */
 		if (den_dispatch(f->box, -1, err) < 0)
 			return -1;
 	if (f->failed) {
@@ -160,8 +176,8 @@ int v1_follow_start(struct follow *f, struct exec_args *a, bool kill_on_close, s
 
 int v1_follow_attach(struct follow *f, const char *ref, bool live, struct den_err *err)
 {
-	int r = live ? den_exec_attach_live(f->box, ref, &v1_follow_ops, f, &f->exec, err) :
-		       den_exec_attach(f->box, ref, &v1_follow_ops, f, &f->exec, err);
+	int r = live ? den_exec_attach_live(f->box, ref, &v1_follow_ops, f, &f->exec, err)
+		     : den_exec_attach(f->box, ref, &v1_follow_ops, f, &f->exec, err);
 
 	while (r == 0 && !f->started && !f->ended)
 		r = den_dispatch(f->box, -1, err);

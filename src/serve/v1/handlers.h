@@ -88,4 +88,5 @@ int v1_template_find(struct req *r, const char *name, char **ret, struct den_err
 /* exec_stream.c: with "Upgrade: websocket" */
 bool v1_wants_websocket(const struct req *r);
 /* terminal.c: follows an exec that runs already */
-int v1_terminal_attach(struct req *r, struct den_box *box, const char *ref, bool live, bool kill, struct den_err *err);
+int v1_terminal_attach(struct req *r, struct den_box *box, const char *ref, bool live, bool kill,
+	struct den_err *err);

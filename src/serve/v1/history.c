@@ -28,8 +28,8 @@ static json_t *tags_json(const char *tags)
 
 static json_t *checkpoint_json(const struct den_checkpoint *c)
 {
-	json_t *o = json_pack("{sI sI ss sb}", "number", (json_int_t)c->number, "turn", (json_int_t)c->turn, "kind", c->kind,
-		"head", c->head);
+	json_t *o = json_pack("{sI sI ss sb}", "number", (json_int_t)c->number, "turn",
+		(json_int_t)c->turn, "kind", c->kind, "head", c->head);
 
 	json_object_set_new(o, "parent", c->parent < 0 ? json_null() : json_integer(c->parent));
 	json_object_set_new(o, "created", v1_time(c->created_ms));
@@ -47,7 +47,8 @@ int v1_checkpoints_list(struct req *r, struct den_err *err)
 	size_t n, from, to;
 	json_t *a, *o;
 
-	if (!QUERY(r, err, "limit", "cursor",) || v1_box(r, &box, err) < 0 || den_log(box, &c, &n, err) < 0)
+	if (!QUERY(r, err, "limit", "cursor", ) || v1_box(r, &box, err) < 0 ||
+		den_log(box, &c, &n, err) < 0)
 		return -1;
 	a = json_array();
 	o = json_pack("{so}", "checkpoints", a);
@@ -64,27 +65,31 @@ int v1_checkpoints_list(struct req *r, struct den_err *err)
 
 int v1_checkpoint_make(struct req *r, struct den_err *err)
 {
-	static const struct field table[] = { { "message", FIELD_TEXT, 0, FIELD_NULL, .max = 4096 } };
+	static const struct field table[] = { { "message", FIELD_TEXT, 0, FIELD_NULL,
+		.max = 4096 } };
 	auto_json *body = NULL;
 	auto_box *box = NULL;
 	const char *message = NULL;
 	uint64_t number;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, 1, true, &message, err) < 0 ||
-		v1_box(r, &box, err) < 0 || den_checkpoint(box, message, &number, err) < 0)
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, 1, true, &message, err) < 0 || v1_box(r, &box, err) < 0 ||
+		den_checkpoint(box, message, &number, err) < 0)
 		return -1;
 	return req_reply_json(r, 201, json_pack("{sI}", "number", (json_int_t)number));
 }
 
 int v1_tag_put(struct req *r, struct den_err *err)
 {
-	static const struct field table[] = { { "ref", FIELD_TEXT, 0, FIELD_NULL, .min = 1, .max = 128 } };
+	static const struct field table[] = { { "ref", FIELD_TEXT, 0, FIELD_NULL, .min = 1,
+		.max = 128 } };
 	auto_json *body = NULL;
 	auto_box *box = NULL;
 	const char *ref = NULL;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, 1, true, &ref, err) < 0 ||
-		v1_box(r, &box, err) < 0 || den_tag(box, ref, req_arg(r, "tag"), false, err) < 0)
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, 1, true, &ref, err) < 0 || v1_box(r, &box, err) < 0 ||
+		den_tag(box, ref, req_arg(r, "tag"), false, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);
 }
@@ -93,7 +98,8 @@ int v1_tag_delete(struct req *r, struct den_err *err)
 {
 	auto_box *box = NULL;
 
-	if (!QUERY(r, err) || v1_box(r, &box, err) < 0 || den_tag(box, NULL, req_arg(r, "tag"), true, err) < 0)
+	if (!QUERY(r, err) || v1_box(r, &box, err) < 0 ||
+		den_tag(box, NULL, req_arg(r, "tag"), true, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);
 }
@@ -102,14 +108,16 @@ int v1_tag_delete(struct req *r, struct den_err *err)
 
 int v1_rollback(struct req *r, struct den_err *err)
 {
-	static const struct field table[] = { { "ref", FIELD_TEXT, 0, FIELD_MUST, .min = 1, .max = 128 } };
+	static const struct field table[] = { { "ref", FIELD_TEXT, 0, FIELD_MUST, .min = 1,
+		.max = 128 } };
 	auto_json *body = NULL;
 	auto_box *box = NULL;
 	const char *ref = NULL;
 	uint64_t before;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, 1, true, &ref, err) < 0 ||
-		v1_box(r, &box, err) < 0 || den_rollback(box, ref, &before, err) < 0)
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, 1, true, &ref, err) < 0 || v1_box(r, &box, err) < 0 ||
+		den_rollback(box, ref, &before, err) < 0)
 		return -1;
 	return req_reply_json(r, 200, json_pack("{sI}", "before", (json_int_t)before));
 }
@@ -121,8 +129,9 @@ int v1_undo(struct req *r, struct den_err *err)
 	auto_box *box = NULL;
 	uint64_t turns = 1, before;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, 1, true, &turns, err) < 0 ||
-		v1_box(r, &box, err) < 0 || den_undo(box, (unsigned)turns, &before, err) < 0)
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, 1, true, &turns, err) < 0 || v1_box(r, &box, err) < 0 ||
+		den_undo(box, (unsigned)turns, &before, err) < 0)
 		return -1;
 	return req_reply_json(r, 200, json_pack("{sI}", "before", (json_int_t)before));
 }
@@ -140,7 +149,8 @@ static const struct field fork_fields[] = {
 	{ "count", FIELD_U64, offsetof(struct fork_args, count), .min = 1, .max = 100 },
 };
 
-static int fork_one(struct req *r, struct den_box *box, const struct fork_args *a, json_t *into, struct den_err *err)
+static int fork_one(struct req *r, struct den_box *box, const struct fork_args *a, json_t *into,
+	struct den_err *err)
 {
 	auto_free char *name = NULL;
 	struct den_box_info *i;
@@ -161,7 +171,8 @@ static void fork_undo(struct req *r, const json_t *made)
 	json_t *b;
 	size_t i;
 
-	json_array_foreach(made, i, b) {
+	json_array_foreach(made, i, b)
+	{
 		auto_box *box = NULL;
 
 		if (boxes_open(r, json_string_value(json_object_get(b, "id")), &box, &unheard) == 0)
@@ -179,7 +190,8 @@ int v1_fork(struct req *r, struct den_err *err)
 		fields_get(body, fork_fields, ARRAY_SIZE(fork_fields), true, &a, err) < 0)
 		return -1;
 	if (a.name && a.count > 1)
-		return den_fail(err, DEN_INVALID, 0, "one name cannot be that of %llu boxes: leave out name or count",
+		return den_fail(err, DEN_INVALID, 0,
+			"one name cannot be that of %llu boxes: leave out name or count",
 			(unsigned long long)a.count);
 	if (v1_box(r, &box, err) < 0)
 		return -1;
@@ -224,13 +236,17 @@ static int rules_get(const json_t *list, struct den_merge_rule *rules, struct de
 	json_t *v;
 	size_t i;
 
-	json_array_foreach(list, i, v) {
+	json_array_foreach(list, i, v)
+	{
 		const char *take = json_string_value(json_object_get(v, "take"));
 
 		if (!json_is_object(v) || fields_known(v, known, err) < 0 || !take ||
 			(strcmp(take, "ours") && strcmp(take, "theirs")))
-			return den_fail(err, DEN_INVALID, 0, "rules: each is {\"path\": TEXT or null, \"take\": \"ours\" or \"theirs\"}");
-		rules[i] = (struct den_merge_rule){ json_string_value(json_object_get(v, "path")), !strcmp(take, "theirs") };
+			return den_fail(err, DEN_INVALID, 0,
+				"rules: each is {\"path\": TEXT or null, \"take\": \"ours\" or "
+				"\"theirs\"}");
+		rules[i] = (struct den_merge_rule){ json_string_value(json_object_get(v, "path")),
+			!strcmp(take, "theirs") };
 	}
 	return 0;
 }
@@ -250,7 +266,8 @@ static int merge_from(struct req *r, const char *ref, char **ret, struct den_err
 	return 0;
 }
 
-static int merge_run(struct req *r, const char *from, const struct den_merge_rule *rules, size_t n, struct den_err *err)
+static int merge_run(struct req *r, const char *from, const struct den_merge_rule *rules, size_t n,
+	struct den_err *err)
 {
 	auto_box *box = NULL;
 	auto_json *list = json_array();
@@ -263,12 +280,15 @@ static int merge_run(struct req *r, const char *from, const struct den_merge_rul
 		if (err->code != DEN_CONFLICT || !json_array_size(list))
 			return -1;
 		return req_reply_json(r, 409,
-			json_pack("{so sO sI}", "error", v1_error(err), "conflicts", list, "more", (json_int_t)c.more));
+			json_pack("{so sO sI}", "error", v1_error(err), "conflicts", list, "more",
+				(json_int_t)c.more));
 	}
 	return req_reply_json(r, 200,
-		json_pack("{sI sI sI sI sI so sI}", "taken", (json_int_t)m.taken, "agreed", (json_int_t)m.agreed, "merged",
-			(json_int_t)m.merged, "kept", (json_int_t)m.kept, "conflicts", (json_int_t)m.conflicts, "checkpoint",
-			m.checkpoint < 0 ? json_null() : json_integer(m.checkpoint), "lost", (json_int_t)m.lost));
+		json_pack("{sI sI sI sI sI so sI}", "taken", (json_int_t)m.taken, "agreed",
+			(json_int_t)m.agreed, "merged", (json_int_t)m.merged, "kept",
+			(json_int_t)m.kept, "conflicts", (json_int_t)m.conflicts, "checkpoint",
+			m.checkpoint < 0 ? json_null() : json_integer(m.checkpoint), "lost",
+			(json_int_t)m.lost));
 }
 
 int v1_merge(struct req *r, struct den_err *err)
@@ -278,7 +298,8 @@ int v1_merge(struct req *r, struct den_err *err)
 		json_t *rules;
 	} a = { 0 };
 	static const struct field table[] = {
-		{ "from", FIELD_TEXT, offsetof(struct args, from), FIELD_MUST, .min = 1, .max = 256 },
+		{ "from", FIELD_TEXT, offsetof(struct args, from), FIELD_MUST, .min = 1,
+			.max = 256 },
 		{ "rules", FIELD_ARRAY, offsetof(struct args, rules), FIELD_NULL, .max = 1000 },
 	};
 	auto_json *body = NULL;
@@ -286,7 +307,8 @@ int v1_merge(struct req *r, struct den_err *err)
 	auto_free char *from = NULL;
 	size_t n;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0)
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0)
 		return -1;
 	n = json_array_size(a.rules);
 	rules = mem_zalloc((n + 1) * sizeof(*rules));
@@ -304,14 +326,16 @@ int v1_prune(struct req *r, struct den_err *err)
 		bool all;
 	} a = { 0 };
 	static const struct field table[] = {
-		{ "keep_ms", FIELD_U64, offsetof(struct args, keep_ms), FIELD_NULL, .max = 1ULL << 52 },
+		{ "keep_ms", FIELD_U64, offsetof(struct args, keep_ms), FIELD_NULL,
+			.max = 1ULL << 52 },
 		{ "all", FIELD_BOOL, offsetof(struct args, all) },
 	};
 	auto_json *body = NULL;
 	auto_box *box = NULL;
 	uint64_t removed;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 ||
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 ||
 		v1_box(r, &box, err) < 0 || den_prune(box, a.keep_ms, a.all, &removed, err) < 0)
 		return -1;
 	return req_reply_json(r, 200, json_pack("{sI}", "removed", (json_int_t)removed));
@@ -323,13 +347,17 @@ struct commit_args {
 };
 
 static const struct field commit_fields[] = {
-	{ "name", FIELD_TEXT, offsetof(struct commit_args, name), FIELD_MUST, .min = 1, .max = 128 },
+	{ "name", FIELD_TEXT, offsetof(struct commit_args, name), FIELD_MUST, .min = 1,
+		.max = 128 },
 	{ "ref", FIELD_TEXT, offsetof(struct commit_args, ref), FIELD_NULL, .min = 1, .max = 128 },
 	{ "detail", FIELD_TEXT, offsetof(struct commit_args, detail), FIELD_NULL, .max = 1024 },
-	{ "user", FIELD_TEXT, offsetof(struct commit_args, user), FIELD_NULL, .min = 1, .max = 256 },
-	{ "workdir", FIELD_TEXT, offsetof(struct commit_args, workdir), FIELD_NULL, .min = 1, .max = 4095 },
+	{ "user", FIELD_TEXT, offsetof(struct commit_args, user), FIELD_NULL, .min = 1,
+		.max = 256 },
+	{ "workdir", FIELD_TEXT, offsetof(struct commit_args, workdir), FIELD_NULL, .min = 1,
+		.max = 4095 },
 	{ "env", FIELD_MAP, offsetof(struct commit_args, env), FIELD_NULL, .max = 1000 },
-	{ "entrypoint", FIELD_TEXTS, offsetof(struct commit_args, entrypoint), FIELD_NULL, .max = 1000 },
+	{ "entrypoint", FIELD_TEXTS, offsetof(struct commit_args, entrypoint), FIELD_NULL,
+		.max = 1000 },
 	{ "cmd", FIELD_TEXTS, offsetof(struct commit_args, cmd), FIELD_NULL, .max = 1000 },
 };
 
@@ -350,7 +378,8 @@ static int commit_run(struct req *r, const struct commit_args *a, struct den_err
 	opt.name = stored;
 	if (den_template_commit(box, a->ref, &opt, &id, err) < 0)
 		return -1;
-	events_post("template.made", req_who(r)->org, den_box_id(box), json_pack("{ss ss}", "name", a->name, "id", id));
+	events_post("template.made", req_who(r)->org, den_box_id(box),
+		json_pack("{ss ss}", "name", a->name, "id", id));
 	return req_reply_json(r, 201, json_pack("{ss ss}", "name", a->name, "id", id));
 }
 

@@ -19,7 +19,8 @@
 #define AT_WORK 64 /* creates with a key at the same time; more wait */
 
 static const char *const steps[] = {
-	"CREATE TABLE idempotency (key TEXT PRIMARY KEY, body TEXT NOT NULL, box TEXT, at INTEGER NOT NULL) WITHOUT ROWID",
+	"CREATE TABLE idempotency (key TEXT PRIMARY KEY, body TEXT NOT NULL, box TEXT, at INTEGER "
+	"NOT NULL) WITHOUT ROWID",
 	"CREATE INDEX idempotency_at ON idempotency (at)",
 };
 
@@ -40,7 +41,8 @@ void v1_idem_sweep(void)
 {
 	struct den_err err;
 
-	(void)db_run(&err, NULL, "DELETE FROM idempotency WHERE at < ?", "i", (int64_t)(clock_wall_ms() - DAY_MS));
+	(void)db_run(&err, NULL, "DELETE FROM idempotency WHERE at < ?", "i",
+		(int64_t)(clock_wall_ms() - DAY_MS));
 }
 
 static void key_take(const char *key)
@@ -82,19 +84,22 @@ void v1_idem_end(struct idem *i)
 	if (!i->active)
 		return;
 	if (!i->done)
-		(void)db_run(&err, NULL, "DELETE FROM idempotency WHERE key = ? AND box IS NULL", "s", i->key);
+		(void)db_run(&err, NULL, "DELETE FROM idempotency WHERE key = ? AND box IS NULL",
+			"s", i->key);
 	key_give(i->key);
 	i->active = false;
 }
 
-static int hashes(struct req *r, const char *key, const json_t *body, struct idem *i, struct den_err *err)
+static int hashes(
+	struct req *r, const char *key, const json_t *body, struct idem *i, struct den_err *err)
 {
 	auto_free char *text = json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS);
 	const char *org = req_who(r)->org;
 	struct sha256 s;
 
 	if (!*key || strlen(key) > KEY_MAX)
-		return den_fail(err, DEN_INVALID, 0, "Idempotency-Key: 1 to %d characters", KEY_MAX);
+		return den_fail(
+			err, DEN_INVALID, 0, "Idempotency-Key: 1 to %d characters", KEY_MAX);
 	sha256_init(&s);
 	sha256_add(&s, org, strlen(org) + 1);
 	sha256_add(&s, key, strlen(key));
@@ -136,11 +141,13 @@ static int by_label(struct req *r, const struct idem *i, char ret[static 32], st
 	return 0;
 }
 
-static int again(struct req *r, struct idem *i, struct found *f, struct den_box **box, struct den_err *err)
+static int again(
+	struct req *r, struct idem *i, struct found *f, struct den_box **box, struct den_err *err)
 {
 	if (strcmp(f->body, i->body))
 		return den_fail(err, DEN_CONFLICT, 0,
-			"this Idempotency-Key was used with another body: use a new key for a new request");
+			"this Idempotency-Key was used with another body: use a new key for a new "
+			"request");
 	if (!f->box[0] && by_label(r, i, f->box, err) < 0)
 		return -1;
 	if (!f->box[0])
@@ -148,13 +155,16 @@ static int again(struct req *r, struct idem *i, struct found *f, struct den_box 
 	if (boxes_open(r, f->box, box, err) < 0) {
 		if (err->code == DEN_NOT_FOUND)
 			return den_fail(err, DEN_CONFLICT, 0,
-				"the box that this Idempotency-Key made is gone (%s): use a new key for a new box", f->box);
+				"the box that this Idempotency-Key made is gone (%s): use a new "
+				"key for a new box",
+				f->box);
 		return -1;
 	}
 	return v1_idem_done(i, f->box, err) < 0 ? -1 : 1;
 }
 
-int v1_idem_begin(struct req *r, const json_t *body, struct idem *i, struct den_box **box, struct den_err *err)
+int v1_idem_begin(struct req *r, const json_t *body, struct idem *i, struct den_box **box,
+	struct den_err *err)
 {
 	const char *key = req_header(r, "Idempotency-Key");
 	struct found f = { 0 };
@@ -166,7 +176,8 @@ int v1_idem_begin(struct req *r, const json_t *body, struct idem *i, struct den_
 		return -1;
 	key_take(i->key);
 	i->active = true;
-	if (db_each(err, row_take, &f, "SELECT body, box FROM idempotency WHERE key = ?", "s", i->key) < 0)
+	if (db_each(err, row_take, &f, "SELECT body, box FROM idempotency WHERE key = ?", "s",
+		    i->key) < 0)
 		return -1;
 	if (f.body[0]) {
 		res = again(r, i, &f, box, err);
@@ -175,8 +186,9 @@ int v1_idem_begin(struct req *r, const json_t *body, struct idem *i, struct den_
 	}
 	if (++since_sweep % SWEEP_EACH == 0)
 		v1_idem_sweep();
-	return db_run(err, NULL, "INSERT INTO idempotency (key, body, box, at) VALUES (?, ?, NULL, ?)", "ssi", i->key, i->body,
-		clock_wall_ms());
+	return db_run(err, NULL,
+		"INSERT INTO idempotency (key, body, box, at) VALUES (?, ?, NULL, ?)", "ssi",
+		i->key, i->body, clock_wall_ms());
 }
 
 void v1_idem_label(const struct idem *i, char ***labels)
@@ -194,5 +206,6 @@ int v1_idem_done(struct idem *i, const char *box_id, struct den_err *err)
 	if (!i->active)
 		return 0;
 	i->done = true;
-	return db_run(err, NULL, "UPDATE idempotency SET box = ? WHERE key = ?", "ss", box_id, i->key);
+	return db_run(
+		err, NULL, "UPDATE idempotency SET box = ? WHERE key = ?", "ss", box_id, i->key);
 }

@@ -19,8 +19,9 @@ void v1_idem_end(struct idem *i); /* lets go of the key; without v1_idem_done() 
 
 /* 1: it was made before, *box is it. 0: make it (also when there is no such header). DEN_CONFLICT: the key was used
  * with another body. Who comes while another works on the same key waits for it. */
-int v1_idem_begin(struct req *r, const json_t *body, struct idem *i, struct den_box **box, struct den_err *err);
+int v1_idem_begin(struct req *r, const json_t *body, struct idem *i, struct den_box **box,
+	struct den_err *err);
 void v1_idem_label(const struct idem *i, char ***labels);
 int v1_idem_done(struct idem *i, const char *box_id, struct den_err *err);
 int v1_idem_start(struct den_err *err); /* makes the table */
-void v1_idem_sweep(void);		     /* old rows go */
+void v1_idem_sweep(void); /* old rows go */

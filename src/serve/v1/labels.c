@@ -9,7 +9,9 @@ int v1_labels_check(char *const *labels, struct den_err *err)
 	for (; labels && *labels; labels++)
 		if (!strncmp(*labels, LABEL_OWN, strlen(LABEL_OWN)))
 			return den_fail(err, DEN_INVALID, 0,
-				"label '%.60s': names that begin with 'den.' are the server's own; choose another", *labels);
+				"label '%.60s': names that begin with 'den.' are the server's own; "
+				"choose another",
+				*labels);
 	return 0;
 }
 

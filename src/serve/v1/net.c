@@ -16,7 +16,8 @@
 static json_t *policy_json(struct req *r, const struct den_policy *p)
 {
 	const char *name = p->name ? auth_name_seen(req_who(r), p->name, false) : NULL;
-	json_t *o = json_pack("{so sI}", "policy", policies_out(req_who(r), p->json), "generation", (json_int_t)p->generation);
+	json_t *o = json_pack("{so sI}", "policy", policies_out(req_who(r), p->json), "generation",
+		(json_int_t)p->generation);
 
 	json_object_set_new(o, "name", v1_text(name ? name : p->name));
 	return o;
@@ -43,10 +44,12 @@ struct policy_args {
 static const struct field policy_fields[] = {
 	{ "policy", FIELD_OBJECT, offsetof(struct policy_args, policy), FIELD_NULL },
 	{ "name", FIELD_TEXT, offsetof(struct policy_args, name), FIELD_NULL, .min = 1, .max = 64 },
-	{ "generation", FIELD_U64, offsetof(struct policy_args, expect), FIELD_NULL, .max = 1ULL << 52 },
+	{ "generation", FIELD_U64, offsetof(struct policy_args, expect), FIELD_NULL,
+		.max = 1ULL << 52 },
 };
 
-static int policy_set(struct req *r, struct den_box *box, const struct policy_args *a, struct den_err *err)
+static int policy_set(
+	struct req *r, struct den_box *box, const struct policy_args *a, struct den_err *err)
 {
 	auto_free char *json = NULL, *name = NULL;
 	uint64_t generation, ended;
@@ -56,7 +59,8 @@ static int policy_set(struct req *r, struct den_box *box, const struct policy_ar
 		den_policy_set(box, json, name, a->expect, &generation, &ended, err) < 0)
 		return -1;
 	return req_reply_json(r, 200,
-		json_pack("{sI sI}", "generation", (json_int_t)generation, "ended", (json_int_t)ended));
+		json_pack("{sI sI}", "generation", (json_int_t)generation, "ended",
+			(json_int_t)ended));
 }
 
 int v1_policy_put(struct req *r, struct den_err *err)
@@ -69,12 +73,13 @@ int v1_policy_put(struct req *r, struct den_err *err)
 		fields_get(body, policy_fields, ARRAY_SIZE(policy_fields), true, &a, err) < 0)
 		return -1;
 	if (!a.policy == !a.name)
-		return den_fail(err, DEN_INVALID, 0, "give policy (an object) or name (of a stored one), not both");
+		return den_fail(err, DEN_INVALID, 0,
+			"give policy (an object) or name (of a stored one), not both");
 	return v1_box(r, &box, err) < 0 ? -1 : policy_set(r, box, &a, err);
 }
 
-static int allow_once(struct req *r, struct den_box *box, const char *host, uint16_t port, uint64_t *generation,
-	struct den_err *err)
+static int allow_once(struct req *r, struct den_box *box, const char *host, uint16_t port,
+	uint64_t *generation, struct den_err *err)
 {
 	auto_json *policy = NULL;
 	auto_free char *json = NULL;
@@ -88,7 +93,8 @@ static int allow_once(struct req *r, struct den_box *box, const char *host, uint
 	den_policy_free(p);
 	if (!policy)
 		return den_fail(err, DEN_INTERNAL, 0, "the box's policy is no JSON");
-	if (policies_allow(policy, host, port, err) < 0 || policies_in(req_who(r), policy, &json, err) < 0)
+	if (policies_allow(policy, host, port, err) < 0 ||
+		policies_in(req_who(r), policy, &json, err) < 0)
 		return -1;
 	return den_policy_set(box, json, NULL, expect, generation, NULL, err);
 }
@@ -100,21 +106,26 @@ int v1_policy_allow(struct req *r, struct den_err *err)
 		uint64_t port;
 	} a = { 0 };
 	static const struct field table[] = {
-		{ "host", FIELD_TEXT, offsetof(struct args, host), FIELD_MUST, .min = 1, .max = 255 },
-		{ "port", FIELD_U64, offsetof(struct args, port), FIELD_NULL, .min = 1, .max = 65535 },
+		{ "host", FIELD_TEXT, offsetof(struct args, host), FIELD_MUST, .min = 1,
+			.max = 255 },
+		{ "port", FIELD_U64, offsetof(struct args, port), FIELD_NULL, .min = 1,
+			.max = 65535 },
 	};
 	auto_json *body = NULL;
 	auto_box *box = NULL;
 	uint64_t generation = 0;
 	int res, tries = 0;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 ||
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 ||
 		v1_box(r, &box, err) < 0)
 		return -1;
 	do
 		res = allow_once(r, box, a.host, (uint16_t)a.port, &generation, err);
 	while (res < 0 && err->code == DEN_CONFLICT && ++tries < ALLOW_TRIES);
-	return res < 0 ? -1 : req_reply_json(r, 200, json_pack("{sI}", "generation", (json_int_t)generation));
+	return res < 0 ? -1
+		       : req_reply_json(
+				 r, 200, json_pack("{sI}", "generation", (json_int_t)generation));
 }
 
 /* ---- journal, token ---- */
@@ -133,8 +144,8 @@ int v1_journal(struct req *r, struct den_err *err)
 	uint64_t count;
 	int res;
 
-	if (!QUERY(r, err, "kind", "count",) || req_query_u64(r, "count", 100000, 100, &count, err) < 0 ||
-		v1_box(r, &box, err) < 0)
+	if (!QUERY(r, err, "kind", "count", ) ||
+		req_query_u64(r, "count", 100000, 100, &count, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	res = den_journal(box, req_query(r, "kind"), MAX(count, 1ULL), journal_line, &out, err);
 	if (res == 0)
@@ -150,14 +161,16 @@ int v1_token(struct req *r, struct den_err *err)
 	} a = { 0 };
 	static const char *const algs[] = { "EdDSA", "ES256", NULL };
 	static const struct field table[] = {
-		{ "audience", FIELD_TEXT, offsetof(struct args, audience), FIELD_MUST, .min = 1, .max = 255 },
+		{ "audience", FIELD_TEXT, offsetof(struct args, audience), FIELD_MUST, .min = 1,
+			.max = 255 },
 		{ "alg", FIELD_TEXT, offsetof(struct args, alg), FIELD_NULL, .words = algs },
 	};
 	auto_json *body = NULL;
 	auto_box *box = NULL;
 	auto_free char *token = NULL;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 ||
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 ||
 		v1_box(r, &box, err) < 0 || den_token(box, a.audience, a.alg, &token, err) < 0)
 		return -1;
 	req_set(r, "Cache-Control", "no-store");
@@ -184,7 +197,8 @@ int v1_ports_list(struct req *r, struct den_err *err)
 	size_t n;
 	json_t *a;
 
-	if (!QUERY(r, err) || v1_box(r, &box, err) < 0 || ports_list(den_box_id(box), &p, &n, err) < 0)
+	if (!QUERY(r, err) || v1_box(r, &box, err) < 0 ||
+		ports_list(den_box_id(box), &p, &n, err) < 0)
 		return -1;
 	a = json_array();
 	for (size_t i = 0; i < n; i++)
@@ -238,7 +252,7 @@ int v1_policies_list(struct req *r, struct den_err *err)
 	json_t *a, *o;
 	int res;
 
-	if (!QUERY(r, err, "limit", "cursor",) || den_policy_list(req_den(r), &names, err) < 0)
+	if (!QUERY(r, err, "limit", "cursor", ) || den_policy_list(req_den(r), &names, err) < 0)
 		return -1;
 	for (size_t i = 0; names && names[i]; i++)
 		n += auth_name_seen(req_who(r), names[i], false) != NULL;
@@ -267,7 +281,8 @@ int v1_policies_get(struct req *r, struct den_err *err)
 		den_policy_load(req_den(r), name, &json, err) < 0)
 		return -1;
 	return req_reply_json(r, 200,
-		json_pack("{ss so}", "name", req_arg(r, "name"), "policy", policies_out(req_who(r), json)));
+		json_pack("{ss so}", "name", req_arg(r, "name"), "policy",
+			policies_out(req_who(r), json)));
 }
 
 int v1_policies_put(struct req *r, struct den_err *err)
@@ -275,8 +290,9 @@ int v1_policies_put(struct req *r, struct den_err *err)
 	auto_free char *name = NULL, *json = NULL;
 	auto_json *body = NULL;
 
-	if (!QUERY(r, err) || auth_name(req_who(r), req_arg(r, "name"), &name, err) < 0 || req_json(r, &body, err) < 0 ||
-		policies_in(req_who(r), body, &json, err) < 0 || den_policy_save(req_den(r), name, json, err) < 0)
+	if (!QUERY(r, err) || auth_name(req_who(r), req_arg(r, "name"), &name, err) < 0 ||
+		req_json(r, &body, err) < 0 || policies_in(req_who(r), body, &json, err) < 0 ||
+		den_policy_save(req_den(r), name, json, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);
 }

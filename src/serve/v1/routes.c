@@ -30,7 +30,8 @@ static const struct route routes[] = {
 	{ "GET", B "/execs", v1_execs_list, AUTH_KEY, 0, "read" },
 	{ "POST", B "/execs", v1_execs_start, AUTH_KEY, BIG, "boxes" },
 	{ "GET", B "/execs/{pid}", v1_exec_get, AUTH_KEY, 0, "read" },
-	{ "GET", B "/execs/{pid}/stream", v1_exec_stream, AUTH_KEY, 0, "boxes" }, /* a WebSocket can write */
+	{ "GET", B "/execs/{pid}/stream", v1_exec_stream, AUTH_KEY, 0,
+		"boxes" }, /* a WebSocket can write */
 	{ "POST", B "/execs/{pid}/stdin", v1_exec_stdin, AUTH_KEY, SIZE_MAX, "boxes" },
 	{ "POST", B "/execs/{pid}/signal", v1_exec_signal, AUTH_KEY, BODY, "boxes" },
 	{ "POST", B "/execs/{pid}/resize", v1_exec_resize, AUTH_KEY, BODY, "boxes" },
@@ -104,10 +105,11 @@ static const char *const next_steps[] = {
 
 json_t *v1_error(const struct den_err *err)
 {
-	const char *next = (unsigned)err->code < ARRAY_SIZE(next_steps) ? next_steps[err->code] : NULL;
+	const char *next =
+		(unsigned)err->code < ARRAY_SIZE(next_steps) ? next_steps[err->code] : NULL;
 
-	return json_pack("{ss so ss}", "code", den_code_str(err->code), "message", v1_text(err->msg), "next",
-		next ? next : "try again");
+	return json_pack("{ss so ss}", "code", den_code_str(err->code), "message",
+		v1_text(err->msg), "next", next ? next : "try again");
 }
 
 static void fail(struct req *r, const struct den_err *err)

@@ -61,7 +61,7 @@ int v1_templates_list(struct req *r, struct den_err *err)
 	json_t *a, *o;
 	int res;
 
-	if (!QUERY(r, err, "limit", "cursor",) || den_templates(req_den(r), &t, &n, err) < 0)
+	if (!QUERY(r, err, "limit", "cursor", ) || den_templates(req_den(r), &t, &n, err) < 0)
 		return -1;
 	for (size_t i = 0; i < n; i++)
 		at += seen_by(r, &t[i]);
@@ -101,25 +101,30 @@ int v1_template_delete(struct req *r, struct den_err *err)
 	auto_free char *name = NULL;
 	bool force = false;
 
-	if (!QUERY(r, err, "force",) || !v1_flag(r, "force", &force, err) ||
+	if (!QUERY(r, err, "force", ) || !v1_flag(r, "force", &force, err) ||
 		auth_name(req_who(r), req_arg(r, "name"), &name, err) < 0 ||
 		den_template_remove(req_den(r), name, force, err) < 0)
 		return -1;
-	events_post("template.removed", req_who(r)->org, NULL, json_pack("{ss}", "name", req_arg(r, "name")));
+	events_post("template.removed", req_who(r)->org, NULL,
+		json_pack("{ss}", "name", req_arg(r, "name")));
 	return req_reply_empty(r, 204);
 }
 
 int v1_template_tag(struct req *r, struct den_err *err)
 {
-	static const struct field table[] = { { "name", FIELD_TEXT, 0, FIELD_MUST, .min = 1, .max = 128 } };
+	static const struct field table[] = { { "name", FIELD_TEXT, 0, FIELD_MUST, .min = 1,
+		.max = 128 } };
 	auto_json *body = NULL;
 	auto_free char *from = NULL, *to = NULL;
 	const char *name = NULL;
 
-	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || fields_get(body, table, 1, true, &name, err) < 0 ||
-		v1_template_find(r, req_arg(r, "name"), &from, err) < 0 || auth_name(req_who(r), name, &to, err) < 0 ||
+	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
+		fields_get(body, table, 1, true, &name, err) < 0 ||
+		v1_template_find(r, req_arg(r, "name"), &from, err) < 0 ||
+		auth_name(req_who(r), name, &to, err) < 0 ||
 		den_template_tag(req_den(r), from, to, err) < 0)
 		return -1;
-	events_post("template.made", req_who(r)->org, NULL, json_pack("{ss ss}", "name", name, "from", req_arg(r, "name")));
+	events_post("template.made", req_who(r)->org, NULL,
+		json_pack("{ss ss}", "name", name, "from", req_arg(r, "name")));
 	return req_reply_json(r, 201, json_pack("{ss}", "name", name));
 }

@@ -40,7 +40,8 @@ static int output(struct follow *f, int stream, const void *p, size_t n, struct 
 		return 0;
 	}
 	if (lost != w->lost) {
-		if (say(w, json_pack("{s{sI}}", "lost", "bytes", (json_int_t)(lost - w->lost)), err) < 0)
+		if (say(w, json_pack("{s{sI}}", "lost", "bytes", (json_int_t)(lost - w->lost)),
+			    err) < 0)
 			return -1;
 		w->lost = lost;
 	}
@@ -62,7 +63,8 @@ static int text_run(struct follow *f, const json_t *j, struct den_err *err)
 		return -1;
 	if (size) {
 		if (rows < 1 || rows > 65535 || cols < 1 || cols > 65535)
-			return den_fail(err, DEN_INVALID, 0, "resize: rows and cols are from 1 to 65535");
+			return den_fail(
+				err, DEN_INVALID, 0, "resize: rows and cols are from 1 to 65535");
 		if (den_exec_resize(f->exec, (uint16_t)rows, (uint16_t)cols, err) < 0)
 			return -1;
 	}
@@ -85,10 +87,12 @@ static int take_text(struct follow *f, const char *p, size_t n, struct den_err *
 
 	if (!json_is_object(j))
 		r = den_fail(&why, DEN_INVALID, 0,
-			"a text message is {\"resize\":{\"rows\",\"cols\"}}, {\"signal\":N} or {\"eof\":true}; input goes as binary");
+			"a text message is {\"resize\":{\"rows\",\"cols\"}}, {\"signal\":N} or "
+			"{\"eof\":true}; input goes as binary");
 	else if (!f->ended)
 		r = text_run(f, j, &why);
-	return r < 0 && !f->ended ? say(f->user, json_pack("{so}", "error", v1_error(&why)), err) : 0;
+	return r < 0 && !f->ended ? say(f->user, json_pack("{so}", "error", v1_error(&why)), err)
+				  : 0;
 }
 
 /* All of it, while output goes on. */
@@ -160,7 +164,8 @@ static int converse(struct follow *f, struct wire *w, bool kill, struct den_err 
 	return 0; /* whatever it was, the client was told, or is gone */
 }
 
-int v1_terminal_attach(struct req *r, struct den_box *box, const char *ref, bool live, bool kill, struct den_err *err)
+int v1_terminal_attach(struct req *r, struct den_box *box, const char *ref, bool live, bool kill,
+	struct den_err *err)
 {
 	struct wire w = { 0 };
 	struct follow f = { .r = r, .box = box, .output = output, .user = &w };
@@ -175,15 +180,18 @@ int v1_terminal_attach(struct req *r, struct den_box *box, const char *ref, bool
 
 static int terminal_args(struct req *r, struct exec_args *a, struct den_err *err)
 {
-	static const char *const shell[] = { "/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\" -l", NULL };
+	static const char *const shell[] = { "/bin/sh", "-c", "exec \"${SHELL:-/bin/sh}\" -l",
+		NULL };
 	const char *command = req_query(r, "command");
 
-	if (req_query_u64(r, "rows", 65535, 24, &a->rows, err) < 0 || req_query_u64(r, "cols", 65535, 80, &a->cols, err) < 0)
+	if (req_query_u64(r, "rows", 65535, 24, &a->rows, err) < 0 ||
+		req_query_u64(r, "cols", 65535, 80, &a->cols, err) < 0)
 		return -1;
 	a->user = req_query(r, "user");
 	a->cwd = req_query(r, "cwd");
 	a->tty = a->open_input = true;
-	a->argv = strv_copy(command ? (const char *const[]){ "/bin/sh", "-c", command, NULL } : shell);
+	a->argv = strv_copy(
+		command ? (const char *const[]){ "/bin/sh", "-c", command, NULL } : shell);
 	a->env = strv_copy((const char *const[]){ "TERM=xterm-256color", NULL });
 	return 0;
 }
@@ -197,11 +205,13 @@ int v1_terminal(struct req *r, struct den_err *err)
 	bool kill = false, live = false;
 	int res;
 
-	if (!QUERY(r, err, "user", "cwd", "command", "rows", "cols", "attach", "live", "kill_on_close",) ||
+	if (!QUERY(r, err, "user", "cwd", "command", "rows", "cols", "attach", "live",
+		    "kill_on_close", ) ||
 		!v1_flag(r, "kill_on_close", &kill, err) || !v1_flag(r, "live", &live, err))
 		return -1;
 	if (!v1_wants_websocket(r))
-		return den_fail(err, DEN_INVALID, 0, "a terminal is a WebSocket: ask with Upgrade: websocket");
+		return den_fail(err, DEN_INVALID, 0,
+			"a terminal is a WebSocket: ask with Upgrade: websocket");
 	if (terminal_args(r, &a, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	if (req_query(r, "attach"))
@@ -211,7 +221,8 @@ int v1_terminal(struct req *r, struct den_err *err)
 	if (res == 0)
 		res = converse(&f, &w, kill, err);
 	if (res < 0)
-		v1_follow_leave(&f, true); /* it was started for this connection, which there is none of */
+		v1_follow_leave(
+			&f, true); /* it was started for this connection, which there is none of */
 	buf_free(&w.early);
 	den_exec_unref(f.exec);
 	return res;

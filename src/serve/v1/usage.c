@@ -8,9 +8,11 @@
 #include "handlers.h"
 #include "mem.h"
 
-#define SUMS                                                                                                     \
-	"SUM(cpu_usec), SUM(wall_ms), SUM(memory_mib_ms), SUM(disk_mib_ms), SUM(net_in), SUM(net_out), MIN(hour), " \
-	"MAX(hour) FROM usage WHERE hour >= ? AND hour < ? AND (? IS NULL OR org = ?) AND (? IS NULL OR box = ?) "
+#define SUMS                                                                                       \
+	"SUM(cpu_usec), SUM(wall_ms), SUM(memory_mib_ms), SUM(disk_mib_ms), SUM(net_in), "         \
+	"SUM(net_out), MIN(hour), "                                                                \
+	"MAX(hour) FROM usage WHERE hour >= ? AND hour < ? AND (? IS NULL OR org = ?) AND (? IS "  \
+	"NULL OR box = ?) "
 
 /* SQL is always a literal (db.h); what the first columns are is the question's kind. */
 static const struct {
@@ -58,13 +60,16 @@ static int names_add(struct req *r, json_t *rows, struct den_err *err)
 	if (boxes_list(r, &infos, &n, err) < 0)
 		return -1;
 	for (size_t k = 0; k < n; k++) {
-		const char *seen = infos[k].name ? auth_name_seen(req_who(r), infos[k].name, false) : NULL;
+		const char *seen =
+			infos[k].name ? auth_name_seen(req_who(r), infos[k].name, false) : NULL;
 
 		if (infos[k].name)
-			json_object_set_new(names, infos[k].id, v1_text(seen ? seen : infos[k].name));
+			json_object_set_new(
+				names, infos[k].id, v1_text(seen ? seen : infos[k].name));
 	}
 	den_box_infos_free(infos, n);
-	json_array_foreach(rows, i, o) {
+	json_array_foreach(rows, i, o)
+	{
 		const char *id = json_string_value(json_object_get(o, "box"));
 		json_t *name = id ? json_object_get(names, id) : NULL;
 
@@ -82,18 +87,20 @@ int v1_usage(struct req *r, struct den_err *err)
 	json_t *rows;
 	size_t k = 0;
 
-	if (!QUERY(r, err, "box", "from", "to", "by", "org",) || (from && v1_time_parse(from, &a, err) < 0) ||
+	if (!QUERY(r, err, "box", "from", "to", "by", "org", ) ||
+		(from && v1_time_parse(from, &a, err) < 0) ||
 		(to && v1_time_parse(to, &b, err) < 0))
 		return -1;
 	if (!req_who(r)->admin && req_query(r, "org") && strcmp(req_query(r, "org"), org))
-		return den_fail(err, DEN_DENIED, 0, "usage of another organisation is for keys with the scope 'admin'");
+		return den_fail(err, DEN_DENIED, 0,
+			"usage of another organisation is for keys with the scope 'admin'");
 	while (by && k < ARRAY_SIZE(kinds) && strcmp(kinds[k].by, by))
 		k++;
 	if (k == ARRAY_SIZE(kinds))
 		return den_fail(err, DEN_INVALID, 0, "by is box, key, org or hour");
 	rows = json_array();
-	if (db_each(err, row_take, rows, kinds[k].sql, "iissss", a / 3600000 * 3600000, b, org, org, req_query(r, "box"),
-		    req_query(r, "box")) < 0 ||
+	if (db_each(err, row_take, rows, kinds[k].sql, "iissss", a / 3600000 * 3600000, b, org, org,
+		    req_query(r, "box"), req_query(r, "box")) < 0 ||
 		(k == 0 && names_add(r, rows, err) < 0)) {
 		json_decref(rows);
 		return -1;

@@ -13,7 +13,8 @@
 /* Refuses query parameters that are not listed: if (!QUERY(r, err, "limit", "cursor",)) return -1; */
 #define QUERY(r, err, ...) req_query_known(r, (const char *const[]){ __VA_ARGS__ NULL }, err)
 int v1_no_body(struct req *r, struct den_err *err); /* an empty one, or {} */
-bool v1_flag(const struct req *r, const char *name, bool *ret, struct den_err *err); /* "1" "true" "0" "false" */
+bool v1_flag(const struct req *r, const char *name, bool *ret,
+	struct den_err *err); /* "1" "true" "0" "false" */
 
 /* ---- values ---- */
 json_t *v1_text(const char *s); /* NULL: null */
@@ -21,11 +22,12 @@ json_t *v1_textn(const char *s, size_t n);
 json_t *v1_base64(const void *p, size_t n);
 bool v1_is_utf8(const char *s, size_t n);
 void v1_put(json_t *o, const char *key, const char *s); /* and key_b64 where that is needed */
-json_t *v1_time(int64_t ms);			       /* RFC 3339; 0: null */
-json_t *v1_count(uint64_t v);			       /* 0: null */
+json_t *v1_time(int64_t ms); /* RFC 3339; 0: null */
+json_t *v1_count(uint64_t v); /* 0: null */
 json_t *v1_strings(const char *const *v);
 json_t *v1_map(const char *const *v); /* "K=V" each */
-int v1_time_parse(const char *text, int64_t *ret_ms, struct den_err *err); /* RFC 3339, or Unix milliseconds */
+int v1_time_parse(const char *text, int64_t *ret_ms,
+	struct den_err *err); /* RFC 3339, or Unix milliseconds */
 json_t *v1_result(const struct den_exec_result *res); /* how an exec ended */
 json_t *v1_error(const struct den_err *err);
 
@@ -66,4 +68,3 @@ int sse_begin(struct req *r, struct den_err *err);
 /* id NULL: none; data is taken */
 int sse_send(struct req *r, const char *id, const char *event, json_t *data, struct den_err *err);
 int sse_keepalive(struct req *r, struct den_err *err);
-

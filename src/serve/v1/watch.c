@@ -70,7 +70,8 @@ int v1_events(struct req *r, struct den_err *err)
 	uint64_t after = 0;
 	int res;
 
-	if (!QUERY(r, err, "box", "kind", "after",) || req_query_u64(r, "after", 1ULL << 53, 0, &after, err) < 0)
+	if (!QUERY(r, err, "box", "kind", "after", ) ||
+		req_query_u64(r, "after", 1ULL << 53, 0, &after, err) < 0)
 		return -1;
 	if (last && *last && parse_u64(last, 0, 1ULL << 53, &after, err) < 0)
 		return den_wrap(err, "Last-Event-ID");
