@@ -335,15 +335,19 @@ function matches(b, words) {
 
 export function firstSteps() {
 	const at = location.origin;
-	const http = ['curl ' + at + '/v1/boxes \\', '  -H "Authorization: Bearer $DEN_KEY" \\', `  -d '{"name": "first"}'`];
+	const http = [
+		'curl ' + at + '/v1/boxes \\',
+		'  -H "Authorization: Bearer $DEN_KEY" \\',
+		`  -d '{"name": "first"}'`
+	];
 	const sdk = [
 		`export E2B_API_URL=${at}`,
 		`export E2B_SANDBOX_URL=${at}`,
-		'export E2B_API_KEY=e2b_…  # a key of this server',
+		'export E2B_API_KEY=e2b_…  # a key from here',
 		'',
 		"import { Sandbox } from 'e2b'",
 		'const box = await Sandbox.create()',
-		"const { stdout } = await box.commands.run('date')"
+		"await box.commands.run('date')"
 	];
 	return h(
 		'div',

@@ -651,7 +651,8 @@ def policies(api):
     check(all("h%d.example" % i in allow for i in range(10)), "all ten: %s" % allow)
     # stored ones
     api.call("PUT", "/v1/policies/web", {"version": 1, "allow": ["w.example"]}, 204)
-    check(api.get("/v1/policies").json["policies"] == [{"name": "web"}], "names")
+    names = api.get("/v1/policies").json["policies"]
+    check(names == [{"name": "web"}], "names %r" % names)
     check(api.get("/v1/policies/web").json["policy"]["allow"] == ["w.example"], "stored")
     api.call("PUT", p + "/policy", {"name": "web"}, 200)
     check(api.get(p).json["policy_name"] == "web", "followed")
