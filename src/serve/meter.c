@@ -56,15 +56,17 @@ static struct {
 	bool running, stop;
 } meter = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
+static const char usage_table[] =
+	"CREATE TABLE usage (hour INTEGER, box TEXT, org TEXT, key TEXT, cpu_usec INTEGER NOT NULL, "
+	"wall_ms INTEGER NOT NULL, memory_mib_ms INTEGER NOT NULL, disk_mib_ms INTEGER NOT NULL, "
+	"net_in INTEGER NOT NULL, net_out INTEGER NOT NULL, PRIMARY KEY (hour, box)) WITHOUT ROWID";
+static const char mark_table[] =
+	"CREATE TABLE meter_mark (box TEXT PRIMARY KEY, started_ms INTEGER NOT NULL, "
+	"cpu_usec INTEGER NOT NULL) WITHOUT ROWID";
 static const char *const steps[] = {
-	"CREATE TABLE usage (hour INTEGER, box TEXT, org TEXT, key TEXT, cpu_usec INTEGER NOT "
-	"NULL, wall_ms INTEGER NOT NULL, "
-	"memory_mib_ms INTEGER NOT NULL, disk_mib_ms INTEGER NOT NULL, net_in INTEGER NOT NULL, "
-	"net_out INTEGER NOT NULL, "
-	"PRIMARY KEY (hour, box)) WITHOUT ROWID",
+	usage_table,
 	"CREATE INDEX usage_org ON usage (org, hour)",
-	"CREATE TABLE meter_mark (box TEXT PRIMARY KEY, started_ms INTEGER NOT NULL, cpu_usec "
-	"INTEGER NOT NULL) WITHOUT ROWID",
+	mark_table,
 };
 
 static struct metered **slot(const char *id)
