@@ -12,6 +12,7 @@
 #include "info_keep.h"
 #include "mem.h"
 #include "ports.h"
+#include "turnstile.h"
 
 bool boxes_id(const char *text, char ret[static 21])
 {
@@ -78,6 +79,8 @@ int boxes_open_any(struct req *r, const char *text, struct den_box **ret, struct
 #define DEFAULT_MEMORY (1ULL << 30)
 #define DEFAULT_DISK (4ULL << 30)
 
+static struct turnstile making = TURNSTILE;
+
 static struct index_use use_of(const struct quota *q, struct den_box_spec *s)
 {
 	if (q->cpu_milli && !s->cpu_milli)
@@ -106,7 +109,9 @@ int boxes_create(struct req *r, const struct den_box_spec *spec, struct den_box 
 	s.owner = owner;
 	if (index_reserve(w, &use, err) < 0)
 		return -1;
+	turnstile_enter(&making);
 	res = den_box_create(req_den(r), &s, ret, err);
+	turnstile_leave(&making);
 	index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels);
 	return res;
 }
@@ -128,7 +133,9 @@ int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const str
 	s.owner = owner;
 	res = index_reserve(w, &use, err);
 	if (res == 0) {
+		turnstile_enter(&making);
 		res = den_box_fork_as(box, ref, &s, ret, err);
+		turnstile_leave(&making);
 		index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels ? s.labels : info->labels);
 	}
 	den_box_infos_free(info, 1);

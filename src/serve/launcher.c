@@ -22,6 +22,7 @@
 #include "wire.h"
 
 #define SAID_MAX 2048
+#define SPARES 4
 
 /* A program that was started for the server and takes long. */
 struct job {
@@ -38,6 +39,10 @@ struct launcher {
 	struct loop_source sock, sig;
 	struct den *den;
 	struct job jobs[LAUNCH_JOBS];
+	/* Clerks that were started before somebody asks: starting a program is a good part of what a new box costs. */
+	int spares[SPARES];
+	size_t n_spares;
+	struct loop_deferred more;
 	bool told_key, stopping;
 	int status;
 };
@@ -118,7 +123,7 @@ static int dial_box(struct launcher *l, const char *text, int *ret, uint32_t *re
 	return 0;
 }
 
-static int dial_clerk(struct launcher *l, int *ret, struct den_err *err)
+static int clerk_new(struct launcher *l, int *ret, struct den_err *err)
 {
 	auto_fd fd = -1;
 	pid_t pid;
@@ -127,6 +132,39 @@ static int dial_clerk(struct launcher *l, int *ret, struct den_err *err)
 		return -1;
 	*ret = fd_take(&fd);
 	return 0;
+}
+
+/* After an answer, so that nobody waits for it. */
+static void more_spares(struct loop_deferred *d)
+{
+	struct launcher *l = CONTAINER_OF(d, struct launcher, more);
+	struct den_err err;
+
+	while (l->n_spares < SPARES && clerk_new(l, &l->spares[l->n_spares], &err) == 0)
+		l->n_spares++;
+}
+
+/* A clerk says nothing before it is asked: an end of file is its end. */
+static bool spare_lives(int fd)
+{
+	char c;
+
+	return recv(fd, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+static int dial_clerk(struct launcher *l, int *ret, struct den_err *err)
+{
+	l->more.cb = more_spares;
+	loop_defer(l->loop, &l->more);
+	while (l->n_spares > 0) {
+		auto_fd fd = l->spares[--l->n_spares];
+
+		if (spare_lives(fd)) {
+			*ret = fd_take(&fd);
+			return 0;
+		}
+	}
+	return clerk_new(l, ret, err);
 }
 
 /* ---- programs that take long ---- */
