@@ -346,40 +346,56 @@ static void nft_rule(struct buf *b, const struct redirect *r, uint16_t port, uin
 	msg_close(b, at);
 }
 
-int netlink_redirect(const struct redirect *r, unsigned n, uint16_t port4, uint16_t port6,
-	struct den_err *err)
+/* The whole table in one step, so that at no moment there is half of it */
+static void nft_all(struct buf *b, bool replace, const struct redirect *r, unsigned n, uint16_t port4, uint16_t port6)
 {
 	/* the box's own loopback is its own, whatever a rule covers */
 	static const struct redirect own[] = {
 		{ { { .family = 4, .b = { 127 } }, 8 }, { 0, 65535 } },
 		{ { { .family = 6, .b = { [15] = 1 } }, 128 }, { 0, 65535 } },
 	};
-	auto_buf b = { 0 };
 	uint32_t seq = 1;
 	struct nlmsghdr h;
 	size_t last = 0;
 
-	nft_batch(&b, NFNL_MSG_BATCH_BEGIN);
-	nft_table(&b, NFT_MSG_NEWTABLE, NLM_F_CREATE, &seq); /* so that there is one to delete */
-	nft_table(&b, NFT_MSG_DELTABLE, 0, &seq);
-	nft_table(&b, NFT_MSG_NEWTABLE, NLM_F_CREATE, &seq);
-	nft_chain(&b, &seq);
+	nft_batch(b, NFNL_MSG_BATCH_BEGIN);
+	if (replace) {
+		nft_table(b, NFT_MSG_NEWTABLE, NLM_F_CREATE, &seq); /* so that there is one to delete */
+		nft_table(b, NFT_MSG_DELTABLE, 0, &seq);
+	}
+	nft_table(b, NFT_MSG_NEWTABLE, NLM_F_CREATE | (replace ? 0 : NLM_F_EXCL), &seq);
+	nft_chain(b, &seq);
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
-		last = b.len;
-		nft_rule(&b, &own[i], 0, &seq);
+		last = b->len;
+		nft_rule(b, &own[i], 0, &seq);
 	}
 	for (unsigned i = 0; i < n; i++) {
 		uint16_t port = r[i].to.a.family == 4 ? port4 : port6;
 
 		if (!port)
 			continue;
-		last = b.len;
-		nft_rule(&b, &r[i], port, &seq);
+		last = b->len;
+		nft_rule(b, &r[i], port, &seq);
 	}
 	/* One answer is enough: what fails is told anyway, and before it. */
-	memcpy(&h, b.p + last, sizeof(h));
+	memcpy(&h, b->p + last, sizeof(h));
 	h.nlmsg_flags |= NLM_F_ACK;
-	memcpy(b.p + last, &h, sizeof(h));
-	nft_batch(&b, NFNL_MSG_BATCH_END);
-	return exchange_messages(NETLINK_NETFILTER, &b, 1, "nftables", err);
+	memcpy(b->p + last, &h, sizeof(h));
+	nft_batch(b, NFNL_MSG_BATCH_END);
+}
+
+int netlink_redirect(const struct redirect *r, unsigned n, uint16_t port4, uint16_t port6,
+	struct den_err *err)
+{
+	auto_buf fresh = { 0 }, again = { 0 };
+
+	/* Of a new namespace there is nothing to delete, and who deletes waits 10 ms for the kernel's readers
+	 * when the socket is closed. */
+	nft_all(&fresh, false, r, n, port4, port6);
+	if (exchange_messages(NETLINK_NETFILTER, &fresh, 1, "nftables", err) == 0)
+		return 0;
+	if (err->sys != EEXIST)
+		return -1;
+	nft_all(&again, true, r, n, port4, port6);
+	return exchange_messages(NETLINK_NETFILTER, &again, 1, "nftables", err);
 }
