@@ -61,6 +61,7 @@ bench: deps-bench build
 	bench/run.py --build build
 	bench/store.py --build build
 	bench/gate.py --build build
+	bench/serve.py --build build
 
 fuzz: deps-fuzz
 	test -f build-fuzz/build.ninja || \

@@ -9,12 +9,10 @@ work; all of them interleaved, in random order. The clock is in bench/net.c, on 
 
 --quick: a few rounds, nothing written.
 """
-import argparse
 import json
 import os
 import random
 import shutil
-import signal
 import statistics
 import subprocess
 import sys
@@ -209,28 +207,8 @@ def markdown(r):
     return "\n".join(out + [END])
 
 
-def write_docs(out, r):
-    path = os.path.join(out, "performance.md")
-    with open(path) as f:
-        text = f.read()
-    if BEGIN not in text or END not in text:
-        sys.exit(f"bench: {path} has lost its markers: '{BEGIN}' and '{END}'")
-    with open(path, "w") as f:
-        f.write(text[:text.index(BEGIN)] + markdown(r) + text[text.index(END) + len(END):])
-
-
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--build", default="build")
-    p.add_argument("--quick", action="store_true")
-    p.add_argument("--rounds", type=int)
-    p.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs"))
-    p.add_argument("--state", help="directory to make the state directory in (default: /var/lib)")
-    p.add_argument("--srt", help="directory where npm installed sandbox-runtime")
-    args = p.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("bench: needs root: the others' networks do")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    args = run.options(__doc__, srt="directory where npm installed sandbox-runtime")
     b = Gate(args)
     try:
         r = {**b.measure(), "machine": run.machine(), "notes": b.notes, "ways": list(b.ways)}
@@ -238,7 +216,7 @@ def main():
         b.clean()
     print(markdown(r))
     if not args.quick:
-        write_docs(args.out, r)
+        run.write_part(args.out, BEGIN, END, markdown(r))
     bad = [g for g in goals(r) if g[3] != "met"]
     run.say(f"{len(bad)} of {len(goals(r))} promises of the gate not met" if bad else "all promises met")
 

@@ -484,21 +484,41 @@ def svg(r):
             + "\n".join(parts) + "\n</svg>\n")
 
 
-def write_docs(out, r):
+def write_part(out, begin, end, part):
+    """Replaces what is between the markers, with them; what people wrote around stays."""
     path = os.path.join(out, "performance.md")
-    new = markdown(r)
     try:
         with open(path) as f:
             text = f.read()
     except FileNotFoundError:
-        text = f"# Performance\n\n{BEGIN}\n{END}\n"
-    if BEGIN not in text or END not in text:
-        sys.exit(f"bench: {path} has lost its markers: '{BEGIN}' and '{END}'")
-    text = text[:text.index(BEGIN)] + new + text[text.index(END) + len(END):]
+        text = f"# Performance\n\n{begin}\n{end}\n"
+    if begin not in text or end not in text:
+        sys.exit(f"bench: {path} has lost its markers: '{begin}' and '{end}'")
     with open(path, "w") as f:
-        f.write(text)
+        f.write(text[:text.index(begin)] + part + text[text.index(end) + len(end):])
+
+
+def write_docs(out, r):
+    write_part(out, BEGIN, END, markdown(r))
     with open(os.path.join(out, "performance.svg"), "w") as f:
         f.write(svg(r))
+
+
+def options(doc, **extra):
+    """What every program here is told; extra: name -> (help)."""
+    p = argparse.ArgumentParser(description=doc.splitlines()[0])
+    p.add_argument("--build", default="build")
+    p.add_argument("--quick", action="store_true")
+    p.add_argument("--rounds", type=int)
+    p.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs"))
+    p.add_argument("--state", help="directory to make the state directory in (default: /var/lib)")
+    for name, text in extra.items():
+        p.add_argument("--" + name, help=text)
+    args = p.parse_args()
+    if os.geteuid() != 0:
+        sys.exit("bench: needs root")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    return args
 
 
 def machine():
@@ -512,16 +532,7 @@ def machine():
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--build", default="build")
-    p.add_argument("--quick", action="store_true")
-    p.add_argument("--rounds", type=int)
-    p.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs"))
-    p.add_argument("--state", help="directory to make the state directory in (default: /var/lib)")
-    args = p.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("bench: needs root: the floor and the other runtimes do what only root may")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    args = options(__doc__)
     b = Bench(args)
     r = {"machine": machine(), "notes": b.notes}
     try:

@@ -9,7 +9,6 @@ Needs root.
 
 --quick: a few rounds, 100 boxes and streams instead of 1,000, nothing written.
 """
-import argparse
 import base64
 import http.client
 import json
@@ -355,27 +354,8 @@ def markdown(r):
     return "\n".join(out + [END])
 
 
-def write_docs(out, r):
-    path = os.path.join(out, "performance.md")
-    with open(path) as f:
-        text = f.read()
-    if BEGIN not in text or END not in text:
-        sys.exit(f"bench: {path} has lost its markers: '{BEGIN}' and '{END}'")
-    with open(path, "w") as f:
-        f.write(text[:text.index(BEGIN)] + markdown(r) + text[text.index(END) + len(END):])
-
-
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--build", default="build")
-    p.add_argument("--quick", action="store_true")
-    p.add_argument("--rounds", type=int)
-    p.add_argument("--out", default=os.path.join(HERE, "..", "docs"))
-    p.add_argument("--state", help="directory to make the state directory in (default: /var/lib)")
-    args = p.parse_args()
-    if os.geteuid() != 0:
-        sys.exit("bench: needs root")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    args = run.options(__doc__)
     b = Serve(args)
     try:
         r = {**b.measure(), "machine": run.machine(), "notes": b.notes}
@@ -383,7 +363,7 @@ def main():
         b.clean()
     print(markdown(r))
     if not args.quick:
-        write_docs(args.out, r)
+        run.write_part(args.out, BEGIN, END, markdown(r))
     bad = [g for g in goals(r) if g[3] != "met"]
     run.say(f"{len(bad)} of {len(goals(r))} promises of the server not met" if bad else "all promises met")
 

@@ -11,11 +11,9 @@ compared runs interleaved, in random order. Needs root. Cleans up after itself.
 samples go to FILE, and of those that are in it already the parts that --only leaves out are taken. Nothing is
 written to docs unless all parts are there.
 """
-import argparse
 import json
 import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
@@ -377,14 +375,7 @@ def svg(r):
 
 
 def write_docs(out, r):
-    path = os.path.join(out, "performance.md")
-    with open(path) as f:
-        text = f.read()
-    if BEGIN not in text or END not in text:
-        sys.exit(f"bench: {path} has lost its markers: '{BEGIN}' and '{END}'")
-    text = text[:text.index(BEGIN)] + markdown(r) + text[text.index(END) + len(END):]
-    with open(path, "w") as f:
-        f.write(text)
+    run.write_part(out, BEGIN, END, markdown(r))
     with open(os.path.join(out, "performance-store.svg"), "w") as f:
         f.write(svg(r))
 
@@ -407,21 +398,10 @@ def load_raw(path):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--build", default="build")
-    p.add_argument("--quick", action="store_true")
-    p.add_argument("--rounds", type=int)
-    p.add_argument("--out", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs"))
-    p.add_argument("--state", help="directory to make the state directory in (default: /var/lib)")
-    p.add_argument("--only", help="some of " + ", ".join(PARTS))
-    p.add_argument("--raw", help="file of samples, read and written")
-    args = p.parse_args()
+    args = run.options(__doc__, only="some of " + ", ".join(PARTS), raw="file of samples, read and written")
     only = args.only.split(",") if args.only else PARTS
     if set(only) - set(PARTS):
         sys.exit(f"bench: --only takes {', '.join(PARTS)}")
-    if os.geteuid() != 0:
-        sys.exit("bench: needs root: a pool of snapshots does")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     b = Store(args)
     r = {**load_raw(args.raw), "machine": run.machine(), "notes": b.notes, "pool": "no pool"}
     measures = {"io": store_io.measure, "depth": store_io.depth}

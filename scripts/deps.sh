@@ -34,7 +34,7 @@ test="$test chromium"
 test="$test zsh fish"
 fuzz="$build $serve clang libclang-rt-dev"
 vm="$build python3 qemu-system-x86 mmdebstrap e2fsprogs"
-bench="$build python3 bubblewrap crun runc slirp4netns passt socat ripgrep"
+bench="$build $serve python3 wrk bubblewrap crun runc slirp4netns passt socat ripgrep"
 lint="$build python3 mandoc shellcheck clang-format"
 
 say() {

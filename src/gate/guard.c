@@ -11,14 +11,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/audit.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -28,6 +24,7 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "filter.h"
 #include "gate.h"
 
 #define NOBODY 65534
@@ -121,71 +118,15 @@ static const int refused[] = {
 	SYS_sched_yield, SYS_lseek, SYS_getdents64, SYS_getcwd, SYS_prctl, SYS_sched_getaffinity,
 };
 
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define RET(v) BPF_STMT(BPF_RET | BPF_K, (v))
-#define SKIP_UNLESS(v, n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (v), 0, (n))
-
-struct program {
-	struct sock_filter f[256];
-	unsigned short n;
-};
-
-static void emit(struct program *p, struct sock_filter f)
-{
-	if (p->n < ARRAY_SIZE(p->f))
-		p->f[p->n++] = f;
-}
-
-static void rule(struct program *p, int call, uint32_t action)
-{
-	emit(p, (struct sock_filter)SKIP_UNLESS((uint32_t)call, 1));
-	emit(p, (struct sock_filter)RET(action));
-}
-
-/* Memory that can be executed is never made. The low half of the argument has the bits. */
-static void rule_no_exec(struct program *p, int call)
-{
-	emit(p, (struct sock_filter)SKIP_UNLESS((uint32_t)call, 4));
-	emit(p, (struct sock_filter)LOAD(args[2]));
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_KILL_PROCESS));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_ALLOW));
-}
-
-/* Internet sockets alone: no unix, netlink, packet or vsock. */
-static void rule_socket(struct program *p)
-{
-	emit(p, (struct sock_filter)SKIP_UNLESS(SYS_socket, 4));
-	emit(p, (struct sock_filter)LOAD(args[0]));
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0));
-	emit(p, (struct sock_filter)SKIP_UNLESS(AF_INET6, 1));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_ALLOW));
-	emit(p, (struct sock_filter)LOAD(nr));
-	emit(p, (struct sock_filter)SKIP_UNLESS(SYS_socket, 1));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_ERRNO | EAFNOSUPPORT));
-}
-
 int guard_calls(struct den_err *err)
 {
-	struct program p = { .n = 0 };
-	struct sock_fprog prog = { .filter = p.f };
+	struct filter p;
 
-	emit(&p, (struct sock_filter)LOAD(arch));
-	emit(&p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0));
-	emit(&p, (struct sock_filter)RET(SECCOMP_RET_KILL_PROCESS));
-	emit(&p, (struct sock_filter)LOAD(nr));
-	rule_no_exec(&p, SYS_mmap);
-	rule_no_exec(&p, SYS_mprotect);
-	rule_socket(&p);
-	for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
-		rule(&p, plain[i], SECCOMP_RET_ALLOW);
-	for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
-		rule(&p, refused[i], SECCOMP_RET_ERRNO | EACCES);
-	emit(&p, (struct sock_filter)RET(SECCOMP_RET_KILL_PROCESS));
-	if (p.n == ARRAY_SIZE(p.f))
-		return den_fail(err, DEN_INTERNAL, 0, "the filter is too long");
-	prog.len = p.n;
-	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
-		return den_fail_sys(err, errno, "seccomp");
-	return 0;
+	filter_begin(&p);
+	filter_no_exec(&p);
+	/* Internet sockets alone: no unix, netlink, packet or vsock. */
+	filter_first_arg(&p, SYS_socket, AF_INET, AF_INET6, SECCOMP_RET_ERRNO | EAFNOSUPPORT);
+	filter_rules(&p, plain, ARRAY_SIZE(plain), SECCOMP_RET_ALLOW);
+	filter_rules(&p, refused, ARRAY_SIZE(refused), SECCOMP_RET_ERRNO | EACCES);
+	return filter_load(&p, SECCOMP_RET_KILL_PROCESS, err);
 }

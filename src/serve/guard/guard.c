@@ -16,16 +16,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
-#include <linux/audit.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -35,6 +32,7 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "filter.h"
 #include "mem.h"
 
 #define FILES_MAX (1 << 20)
@@ -176,84 +174,28 @@ static const int deadly[] = {
 	SYS_mknod, SYS_mknodat, SYS_personality, SYS_iopl, SYS_ioperm, SYS_modify_ldt, SYS_reboot,
 };
 
-#define LOAD(field) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
-#define RET(v) BPF_STMT(BPF_RET | BPF_K, (v))
-#define SKIP_UNLESS(v, n) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (v), 0, (n))
-#define X32_BIT 0x40000000U
-
-struct program {
-	struct sock_filter f[512];
-	unsigned short n;
-};
-
-static void emit(struct program *p, struct sock_filter f)
-{
-	if (p->n < ARRAY_SIZE(p->f))
-		p->f[p->n++] = f;
-}
-
-static void rule(struct program *p, int call, uint32_t action)
-{
-	emit(p, (struct sock_filter)SKIP_UNLESS((uint32_t)call, 1));
-	emit(p, (struct sock_filter)RET(action));
-}
-
-/* Memory that can be executed is never made. The low half of the argument has the bits. */
-static void rule_no_exec(struct program *p, int call)
-{
-	emit(p, (struct sock_filter)SKIP_UNLESS((uint32_t)call, 4));
-	emit(p, (struct sock_filter)LOAD(args[2]));
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 0, 1));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_KILL_PROCESS));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_ALLOW));
-}
-
-/* Unix sockets alone: pairs, and the one that keepers tell their news to. */
-static void rule_family(struct program *p, int call)
-{
-	emit(p, (struct sock_filter)SKIP_UNLESS((uint32_t)call, 4));
-	emit(p, (struct sock_filter)LOAD(args[0]));
-	emit(p, (struct sock_filter)SKIP_UNLESS(AF_UNIX, 1));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_ALLOW));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_ERRNO | EAFNOSUPPORT));
-}
-
 /* A thread, never a process. clone3 has its flags in memory, where no filter sees them; libc then uses clone. */
-static void rule_thread(struct program *p)
+static void rule_thread(struct filter *p)
 {
-	rule(p, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
-	emit(p, (struct sock_filter)SKIP_UNLESS(SYS_clone, 4));
-	emit(p, (struct sock_filter)LOAD(args[0]));
-	emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, CLONE_THREAD, 0, 1));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_ALLOW));
-	emit(p, (struct sock_filter)RET(SECCOMP_RET_KILL_PROCESS));
+	filter_rule(p, SYS_clone3, SECCOMP_RET_ERRNO | ENOSYS);
+	FILTER(p, FILTER_SKIP_UNLESS(SYS_clone, 4));
+	FILTER(p, FILTER_LOAD(args[0]));
+	FILTER(p, FILTER_SKIP_UNLESS_ANY(CLONE_THREAD, 1));
+	FILTER(p, FILTER_RET(SECCOMP_RET_ALLOW));
+	FILTER(p, FILTER_RET(SECCOMP_RET_KILL_PROCESS));
 }
 
 int guard_calls(struct den_err *err)
 {
-	struct program p = { .n = 0 };
-	struct sock_fprog prog = { .filter = p.f };
+	struct filter p;
 
-	emit(&p, (struct sock_filter)LOAD(arch));
-	emit(&p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_X86_64, 1, 0));
-	emit(&p, (struct sock_filter)RET(SECCOMP_RET_KILL_PROCESS));
-	emit(&p, (struct sock_filter)LOAD(nr));
-	emit(&p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, X32_BIT, 0, 1));
-	emit(&p, (struct sock_filter)RET(SECCOMP_RET_KILL_PROCESS));
-	rule_no_exec(&p, SYS_mmap);
-	rule_no_exec(&p, SYS_mprotect);
-	rule_family(&p, SYS_socket);
-	rule_family(&p, SYS_socketpair);
+	filter_begin(&p);
+	filter_no_exec(&p);
+	/* Unix sockets alone: pairs, and the one that keepers tell their news to. */
+	filter_first_arg(&p, SYS_socket, AF_UNIX, AF_UNIX, SECCOMP_RET_ERRNO | EAFNOSUPPORT);
+	filter_first_arg(&p, SYS_socketpair, AF_UNIX, AF_UNIX, SECCOMP_RET_ERRNO | EAFNOSUPPORT);
 	rule_thread(&p);
-	for (size_t i = 0; i < ARRAY_SIZE(plain); i++)
-		rule(&p, plain[i], SECCOMP_RET_ALLOW);
-	for (size_t i = 0; i < ARRAY_SIZE(deadly); i++)
-		rule(&p, deadly[i], SECCOMP_RET_KILL_PROCESS);
-	emit(&p, (struct sock_filter)RET(SECCOMP_RET_ERRNO | EPERM));
-	if (p.n == ARRAY_SIZE(p.f))
-		return den_fail(err, DEN_INTERNAL, 0, "the filter is too long");
-	prog.len = p.n;
-	if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
-		return den_fail_sys(err, errno, "seccomp");
-	return 0;
+	filter_rules(&p, plain, ARRAY_SIZE(plain), SECCOMP_RET_ALLOW);
+	filter_rules(&p, deadly, ARRAY_SIZE(deadly), SECCOMP_RET_KILL_PROCESS);
+	return filter_load(&p, SECCOMP_RET_ERRNO | EPERM, err);
 }
