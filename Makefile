@@ -33,18 +33,25 @@ all: build
 deps-build deps-test deps-fuzz deps-vm deps-bench deps-lint: deps-%:
 	scripts/deps.sh $*
 
+# A build directory from before the server's packages were there is looked at again.
+again = grep -q den-serve $(1)/build.ninja || ! pkg-config --exists libmicrohttpd || \
+	meson setup --reconfigure $(1) >/dev/null
+
 build: deps-build
 	test -f build/build.ninja || $(MESON) build >/dev/null
+	$(call again,build)
 	$(NINJA) -C build
 
 asan:
 	echo "unit tests with address and undefined behaviour sanitizers"
 	test -f build-asan/build.ninja || $(MESON) build-asan $(SANITIZE) >/dev/null
+	$(call again,build-asan)
 	$(NINJA) -C build-asan tests/unit
 
 clang:
 	echo "all of it with clang, warnings are errors"
 	test -f build-clang/build.ninja || CC=clang $(MESON) build-clang >/dev/null
+	$(call again,build-clang)
 	$(NINJA) -C build-clang
 
 # What needs no box.
