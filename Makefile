@@ -4,13 +4,16 @@
 #   make test       everything that must hold before a change goes in; its last line is the count
 #   make bench      measure, and compare with what is on this machine
 #   make fuzz       each fuzz target for FUZZ_SECONDS
-#   make soak       SOAK_OPERATIONS random operations with kill -9 in between; history against a model
+#   make soak       SOAK_OPERATIONS random operations with kill -9 in between; history against a model;
+#                   SOAK_CLIENTS clients of E2B's SDK at once, SOAK_TURNS turns each
 #   make test-vm    the suite on a stock Debian 12 kernel, emulated (slow); VM_TESTS chooses
 #   make test-fresh the README's first command in a Debian with nothing installed
 #   make install    PREFIX=/usr/local, DESTDIR=
 #   make lint       manual page, shell scripts, SPEC; make format rewrites C files
 FUZZ_SECONDS ?= 60
 SOAK_OPERATIONS ?= 5000
+SOAK_CLIENTS ?= 300
+SOAK_TURNS ?= 3
 VM_TESTS ?= .
 TESTS ?= .
 JOBS ?= 3
@@ -46,7 +49,7 @@ asan:
 	echo "unit tests with address and undefined behaviour sanitizers"
 	test -f build-asan/build.ninja || $(MESON) build-asan $(SANITIZE) >/dev/null
 	$(call again,build-asan)
-	$(NINJA) -C build-asan tests/unit
+	$(NINJA) -C build-asan tests/unit den-serve
 
 clang:
 	echo "all of it with clang, warnings are errors"
@@ -77,6 +80,8 @@ fuzz: deps-fuzz
 
 soak: deps-test build
 	LOAD_SCALE=54 tests/run --build build --no-unit --slow 20 --jobs 1 --filter '^gate_load'
+	scripts/npm-test.sh build
+	tests/serve/soak.sh build $(SOAK_CLIENTS) $(SOAK_TURNS)
 	DEN=$(CURDIR)/build/den tests/fault/run $(SOAK_OPERATIONS)
 	for pool in btrfs plain; do \
 		for how in '' --kill --full --power; do \
@@ -97,7 +102,7 @@ install: build
 	meson install -C build --no-rebuild --quiet
 
 lint: deps-lint check
-	shellcheck -x -P SCRIPTDIR den scripts/*.sh .ci/run tests/vm/fresh tests/vm/image
+	shellcheck -x -P SCRIPTDIR den scripts/*.sh .ci/run tests/vm/fresh tests/vm/image tests/serve/soak.sh
 	python3 -c 'import ast, sys; [ast.parse(open(f).read(), f) for f in sys.argv[1:]]' \
 		tests/run tests/fault/run tests/model/run tests/model/*.py tests/vm/run tests/check-spec
 

@@ -35,6 +35,7 @@ void args_free(struct args *a)
 	strv_free(a->labels);
 	strv_free(a->listen);
 	strv_free(a->scopes);
+	strv_free(a->prices);
 	free(a->words);
 	free(a->seen);
 	args_init(a);

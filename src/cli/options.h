@@ -76,8 +76,8 @@ struct args {
 	char **labels;
 	bool extend;
 	/* the server and its keys */
-	char **listen, **scopes;
-	const char *socket, *domain, *url, *tls_cert, *tls_key, *log, *org;
+	char **listen, **scopes, **prices;
+	const char *socket, *domain, *url, *tls_cert, *tls_key, *log, *org, *currency;
 	uint64_t quota_boxes, rate, workers;
 	bool tls_self_signed, no_templates;
 	/* the rest */

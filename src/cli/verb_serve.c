@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -70,10 +71,33 @@ static const struct option_def serve_options[] = {
 	{ "user", 'u', OPT_TEXT, offsetof(struct args, user), "NAME",
 		"as root: who the server becomes (default: den-serve, or an id that nothing else has)" },
 	{ "workers", 0, OPT_COUNT, offsetof(struct args, workers), "N", "most requests at the same time" },
+	{ "price", 0, OPT_LIST, offsetof(struct args, prices), "NAME=AMOUNT",
+		"what cpu-hour, gib-hour, gib-disk-hour, gib-in or gib-out costs; may be repeated" },
+	{ "currency", 0, OPT_TEXT, offsetof(struct args, currency), "CODE",
+		"of the prices, three letters (default: USD)" },
 	{ "no-templates", 0, OPT_FLAG, offsetof(struct args, no_templates), NULL,
 		"do not make the templates 'base' and 'code-interpreter-v1' when they are missing" },
 	{ 0 },
 };
+
+/* Prices in a unit's environment are for all of them: on the command line they are said anew, not added to. */
+static void add_prices(char ***argv, const struct args *a)
+{
+	const char *env = getenv("DEN_PRICE"), *currency = getenv("DEN_CURRENCY");
+	auto_free char *list = NULL;
+	char *at = NULL;
+
+	if (a->prices || !env || !*env) {
+		for (size_t i = 0; a->prices && a->prices[i]; i++)
+			serve_add(argv, "--price", a->prices[i]);
+		serve_add(argv, "--currency", a->currency);
+		return;
+	}
+	list = mem_strdup(env);
+	for (const char *p = strtok_r(list, " ,", &at); p; p = strtok_r(NULL, " ,", &at))
+		serve_add(argv, "--price", p);
+	serve_add(argv, "--currency", a->currency ? a->currency : currency && *currency ? currency : NULL);
+}
 
 static int serve(const struct args *a)
 {
@@ -90,6 +114,7 @@ static int serve(const struct args *a)
 	serve_add(&argv, "--log", a->log);
 	serve_add(&argv, "--user", a->user);
 	serve_add_u64(&argv, "--workers", a->workers, "");
+	add_prices(&argv, a);
 	if (a->tls_self_signed)
 		strv_add(&argv, "--tls-self-signed");
 	if (a->no_templates)
@@ -113,7 +138,8 @@ const struct verb verb_serve = {
 		"  den serve\n"
 		"  den serve --listen 0.0.0.0:443 --domain den.example.com \\\n"
 		"            --tls-cert chain.pem --tls-key key.pem\n"
-		"  den serve --tls-self-signed --socket /run/den/api.sock\n",
+		"  den serve --tls-self-signed --socket /run/den/api.sock\n"
+		"  den serve --price cpu-hour=0.05 --price gib-hour=0.01 --currency EUR\n",
 	.options = { serve_options },
 	.complete = "-",
 	.run = serve,

@@ -31,6 +31,8 @@
 #define CACHE_SETS 256
 #define CACHE_WAYS 4
 #define KNOWN_PEERS 4
+#define PLAIN_COOKIE "den_session"
+#define SECURE_COOKIE "__Host-den_session"
 
 struct cached {
 	uint8_t hash[32];
@@ -375,25 +377,60 @@ int auth_check(struct req *r, const char *key, struct who *ret, struct den_err *
 
 /* ---- what was sent ---- */
 
+/* Through a proxy that ends TLS, too: --url says that there is one, and it says so itself. A client that claims it
+ * for a plain connection chooses only what its own cookie is called. */
+static bool tls_outside(const struct req *r)
+{
+	const char *proto = req_header(r, "X-Forwarded-Proto");
+
+	return req_tls(r) || (proto && !strcasecmp(proto, "https") && serve.url && !strncmp(serve.url, "https://", 8));
+}
+
+const char *auth_session_cookie(const struct req *r)
+{
+	return tls_outside(r) ? SECURE_COOKIE : PLAIN_COOKIE;
+}
+
+bool auth_session_is(const char *cookie)
+{
+	return !strncmp(cookie, PLAIN_COOKIE "=", sizeof(PLAIN_COOKIE)) ||
+	       !strncmp(cookie, SECURE_COOKIE "=", sizeof(SECURE_COOKIE));
+}
+
+struct cookies {
+	const char *name;
+	const char *value; /* up to ; or blank */
+	unsigned found;
+};
+
+static void cookies_look(const char *header, const char *value, void *user)
+{
+	struct cookies *c = user;
+	size_t n = strlen(c->name);
+
+	if (strcasecmp(header, "Cookie"))
+		return;
+	while (*value) {
+		value += strspn(value, " \t;");
+		if (!strncmp(value, c->name, n) && value[n] == '=') {
+			c->value = value + n + 1;
+			c->found++;
+		}
+		value += strcspn(value, ";");
+	}
+}
+
 const char *auth_session_sent(const struct req *r)
 {
 	static _Thread_local char value[AUTH_SESSION];
-	const char *p = req_header(r, "Cookie");
+	struct cookies c = { .name = auth_session_cookie(r) };
 
-	while (p && *p) {
-		p += strspn(p, " ;");
-		if (!strncmp(p, "den_session=", 12)) {
-			size_t n = strcspn(p + 12, "; ");
-
-			if (n != sizeof(value) - 1)
-				return NULL;
-			memcpy(value, p + 12, n);
-			value[n] = '\0';
-			return value;
-		}
-		p += strcspn(p, ";");
-	}
-	return NULL;
+	req_each_header(r, cookies_look, &c);
+	if (c.found != 1 || strcspn(c.value, "; \t") != sizeof(value) - 1)
+		return NULL;
+	memcpy(value, c.value, sizeof(value) - 1);
+	value[sizeof(value) - 1] = '\0';
+	return value;
 }
 
 const char *auth_sent(const struct req *r)

@@ -33,7 +33,7 @@ int auth_start(struct den_err *err);
  * too; then what changes something needs the header X-Den-Page, and an upgrade an Origin that is this host. */
 int auth_check(struct req *r, const char *key, struct who *ret, struct den_err *err);
 bool auth_scope(const struct who *w, const char *scope);
-/* For struct dialect.key: from "Authorization: Bearer", X-API-Key, or the cookie den_session. NULL: none.
+/* For struct dialect.key: from "Authorization: Bearer", X-API-Key, or the cookie of a session. NULL: none.
  * Valid until this thread asks again. */
 const char *auth_sent(const struct req *r);
 
@@ -56,5 +56,10 @@ bool auth_same(const char *a, const char *b); /* in constant time; false if one 
 int auth_session_make(const struct who *w, char ret[static AUTH_SESSION], struct den_err *err);
 int auth_session_check(const char *session, struct who *ret, struct den_err *err); /* DEN_DENIED */
 int auth_session_end(const char *session, struct den_err *err);
-/* The cookie's value, if the request has it; NULL. Valid until this thread asks again. */
+/* What the cookie is called: "den_session", or over TLS "__Host-den_session" (which needs Secure and Path=/): a
+ * browser lets no other host set that one, so no box can plant a session at PORT-ID.DOMAIN. */
+const char *auth_session_cookie(const struct req *r);
+bool auth_session_is(const char *cookie); /* "NAME=VALUE" is one of the two: not a box's to see or set */
+/* The cookie's value, if the request has it once; NULL. Who sends two has been given one by somebody else, and
+ * nothing tells which. Valid until this thread asks again. */
 const char *auth_session_sent(const struct req *r);

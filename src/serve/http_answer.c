@@ -204,18 +204,17 @@ enum MHD_Result respond(struct req *r)
 static void answer_over_body(struct req *r)
 {
 	auto_buf b = { 0 };
-	const char *phrase = MHD_get_reason_phrase_for((unsigned)r->status); /* NULL: it knows none */
 
 	if (r->at != AT_BODY || r->up_end || r->tls || !r->launched || r->answer != ANSWER_WHOLE ||
 		r->body_n > HTTP_SHORT || (!r->chunked && r->length - r->up_total <= HTTP_SHORT))
 		return;
 	buf_addf(&b, "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Length: %zu\r\n", r->status,
-		phrase ? phrase : "Unknown", r->body_n);
-	for (size_t at = 0; at < r->out.len;) {
-		const char *name = r->out.p + at, *value = name + strlen(name) + 1;
+		MHD_get_reason_phrase_for((unsigned)r->status), r->body_n);
+	for (const char *name = r->out.p; name && name < r->out.p + r->out.len;) {
+		const char *value = name + strlen(name) + 1;
 
 		buf_addf(&b, "%s: %s\r\n", name, value);
-		at += strlen(name) + strlen(value) + 2;
+		name = value + strlen(value) + 1;
 	}
 	buf_addstr(&b, "\r\n");
 	if (r->body_n)

@@ -165,7 +165,8 @@ static int stage_settings(struct start *st, struct den_err *err)
 {
 	(void)err;
 	serve = (struct serve_settings){ .state = st->state, .own = ".", .listen = st->sockets.where,
-		.domain = st->sockets.domain, .url = st->sockets.url, .tls = st->cert, .e2b_template = "base" };
+		.domain = st->sockets.domain, .url = st->sockets.url, .tls = st->cert, .e2b_template = "base",
+		.prices = st->s.prices };
 	return 0;
 }
 

@@ -228,7 +228,7 @@ static void cookie_down(struct req *r, const char *value)
 {
 	auto_buf b = { 0 };
 
-	if (!strncmp(value, TOKEN_NAME "=", sizeof(TOKEN_NAME)) || !strncmp(value, "den_session=", 12))
+	if (!strncmp(value, TOKEN_NAME "=", sizeof(TOKEN_NAME)) || auth_session_is(value))
 		return;
 	while (*value) {
 		size_t n = strcspn(value, ";"), blank = strspn(value, " \t");

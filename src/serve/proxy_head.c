@@ -3,6 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "auth.h"
 #include "keys.h"
 #include "mem.h"
 #include "proxy.h"
@@ -84,9 +85,9 @@ static void put_cookies(struct head *h, const char *cookies)
 	while (cookies && *cookies) {
 		size_t n;
 
-		cookies += strspn(cookies, " ;");
+		cookies += strspn(cookies, " \t;");
 		n = strcspn(cookies, ";");
-		if (n && strncmp(cookies, TOKEN_NAME "=", sizeof(TOKEN_NAME)) && strncmp(cookies, "den_session=", 12))
+		if (n && strncmp(cookies, TOKEN_NAME "=", sizeof(TOKEN_NAME)) && !auth_session_is(cookies))
 			buf_addf(&b, "%s%.*s", b.len ? "; " : "", (int)n, cookies);
 		cookies += n;
 	}

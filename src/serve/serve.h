@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "err.h"
+#include "price.h"
 
 struct serve_settings {
 	const char *state;	/* state directory, for people: the server cannot see it */
@@ -14,6 +15,7 @@ struct serve_settings {
 	const char *url;	/* how clients reach it, for links: http://127.0.0.1:2600 */
 	bool tls;
 	const char *e2b_template; /* what "base" and nothing mean */
+	struct prices prices;
 };
 extern struct serve_settings serve; /* filled in by main.c before the first request, constant after */
 

@@ -7,7 +7,7 @@
 #include "mem.h"
 #include "parse.h"
 
-enum kind { TEXT, FLAG, NUMBER, SIZE, CPUS, DURATION, LISTEN, SCOPE };
+enum kind { TEXT, FLAG, NUMBER, SIZE, CPUS, DURATION, LISTEN, SCOPE, PRICE };
 
 static const struct {
 	const char *name;
@@ -29,6 +29,8 @@ static const struct {
 	O("no-templates", FLAG, no_templates),
 	O("workers", NUMBER, workers),
 	O("grace", DURATION, grace_ms),
+	O("price", PRICE, prices),
+	O("currency", TEXT, prices.currency),
 	O("routes", FLAG, routes),
 	O("json", FLAG, json),
 	O("org", TEXT, org),
@@ -68,6 +70,8 @@ static int take(struct settings *s, size_t i, const char *value, struct den_err 
 			return den_fail(err, DEN_INVALID, 0, "more than %d addresses", LISTEN_MAX);
 		s->listen[s->n_listen++] = value;
 		return 0;
+	case PRICE:
+		return price_parse(value, field, err);
 	case SCOPE:
 		bit = key_scope_parse(value);
 		s->scopes |= bit;
@@ -119,6 +123,11 @@ static int check(const struct settings *s, struct den_err *err)
 		return den_fail(err, DEN_INVALID, 0, "--log is json or text, not '%.20s'", s->log);
 	if (s->domain && (!*s->domain || strspn(s->domain, "abcdefghijklmnopqrstuvwxyz0123456789.-:") != strlen(s->domain)))
 		return den_fail(err, DEN_INVALID, 0, "--domain is a name like den.example.com, in small letters");
+	if (s->prices.currency && !currency_ok(s->prices.currency))
+		return den_fail(err, DEN_INVALID, 0, "--currency is three capital letters like USD, not '%.20s'",
+			s->prices.currency);
+	if (s->prices.currency && !s->prices.given)
+		return den_fail(err, DEN_INVALID, 0, "--currency says nothing without --price");
 	if (s->verb && !strcmp(s->verb, "revoke") && !s->id)
 		return den_fail(err, DEN_INVALID, 0, "which key? 'den key ls' lists them");
 	return 0;

@@ -7,6 +7,7 @@
 
 #include "auth.h"
 #include "err.h"
+#include "price.h"
 
 #define LISTEN_MAX 8
 
@@ -17,6 +18,7 @@ struct settings {
 	const char *tls_cert, *tls_key;
 	bool tls_self_signed, no_templates, routes, json, help;
 	uint64_t workers, grace_ms;
+	struct prices prices;
 	/* den key */
 	const char *verb; /* "create", "ls", "revoke"; NULL: serve */
 	const char *id, *org, *name;

@@ -107,3 +107,65 @@ test_session_ends_with_its_key() {
 	den key revoke "$(den key ls --org page --json | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)[-1]["id"])')"
 	is 'after' "$(curl -sS -b "$jar" -o /dev/null -w '%{http_code}' "$URL/v1/whoami")" 401
 }
+
+# sign_in [CURL-OPTION...]: headers in $TMP/.head, the cookie in $TMP/jar
+sign_in() {
+	curl -sS -k -c "$TMP/jar" -D "$TMP/.head" -o /dev/null -X POST -H 'Content-Type: application/json' -H 'X-Den-Page: 1' \
+		--data "{\"key\":\"$KEY\"}" "$@" "$URL/ui/session"
+	session=$(sed -n 's/^set-cookie: [^=]*=\(ses_[0-9a-f]*\);.*/\1/pI' "$TMP/.head")
+	[ -n "$session" ] || fail "no session: $(cat "$TMP/.head")"
+}
+
+# asked COOKIES WANTED [CURL-OPTION...]: the status of a request with them
+asked() {
+	is "$1" "$(curl -sS -k -o /dev/null -w '%{http_code}' -H "Cookie: $1" "${@:3}" "$URL/v1/whoami")" "$2"
+}
+
+#@ root user
+test_session_cookie_that_came_twice_is_not_believed() {
+	local other
+	serve_start
+	sign_in
+	other=$session
+	sign_in
+	asked "a=1; den_session=$session; b=2" 200
+	asked "den_session=$other; den_session=$session" 401
+	asked "den_session=$session; x=y;den_session=$session" 401
+	asked "den_session=; den_session=$session" 401
+	asked "den_session=$session" 401 -H "Cookie: den_session=$other"
+	asked "den_session=${session}0" 401
+	asked "xden_session=$session" 401
+	# without TLS the other name says nothing, nor does the claim of a proxy that the server was not told of
+	asked "__Host-den_session=$session" 401
+	asked "den_session=$session" 200 -H 'X-Forwarded-Proto: https'
+	asked "__Host-den_session=$session; den_session=$session" 200
+}
+
+#@ root user
+test_session_cookie_over_tls_can_be_set_by_no_other_host() {
+	serve_start --tls-self-signed
+	sign_in
+	grep -qi '^set-cookie: __Host-den_session=ses_[0-9a-f]*; Path=/; HttpOnly; SameSite=Strict; Max-Age=[0-9]*; Secure' "$TMP/.head" ||
+		fail "$(cat "$TMP/.head")"
+	not grep -qi '^set-cookie:.*domain' "$TMP/.head" || fail 'it is for other hosts, too'
+	is 'curl believes it' "$(curl -sS -k -b "$TMP/jar" -o /dev/null -w '%{http_code}' "$URL/v1/whoami")" 200
+	asked "__Host-den_session=$session" 200
+	# what a box could plant
+	asked "den_session=$session" 401
+	asked "den_session=ses_0; __Host-den_session=$session" 200
+	asked "__Host-den_session=$session; __Host-den_session=$session" 401
+	curl -sS -k -b "$TMP/jar" -D "$TMP/.head" -o /dev/null -X DELETE -H 'X-Den-Page: 1' "$URL/ui/session"
+	grep -qi '^set-cookie: __Host-den_session=;.*Max-Age=0; Secure' "$TMP/.head" || fail "$(cat "$TMP/.head")"
+	asked "__Host-den_session=$session" 401
+}
+
+#@ root user
+test_session_cookie_behind_a_proxy_that_ends_tls() {
+	local via=(--unix-socket "$TMP/api.sock" -H 'X-Forwarded-Proto: https')
+	serve_start --socket "$TMP/api.sock" --domain den.test --url https://den.test
+	URL=http://den.test # what the proxy speaks
+	sign_in "${via[@]}"
+	grep -qi '^set-cookie: __Host-den_session=.*; Secure' "$TMP/.head" || fail "$(cat "$TMP/.head")"
+	asked "__Host-den_session=$session" 200 "${via[@]}"
+	asked "den_session=$session" 401 "${via[@]}"
+}

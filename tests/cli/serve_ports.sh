@@ -77,7 +77,7 @@ test_methods_bodies_and_their_framing_pass() {
 test_hop_by_hop_headers_and_secrets_of_the_server_stay_outside() {
 	box_server den.traffic=public
 	port / -H 'Connection: close, X-Hop' -H 'Proxy-Authorization: x' -H 'TE: trailers' -H 'X-Forwarded-For: 6.6.6.6' \
-		-H "X-API-Key: $KEY" -H 'Cookie: a=1; den_session=ses_x; den-token=y; b=2'
+		-H "X-API-Key: $KEY" -H 'Cookie: a=1; den_session=ses_x; __Host-den_session=ses_x; den-token=y; b=2'
 	want_code 200
 	is cookies "$(j 'dict(v["headers"])["Cookie"]')" 'a=1; b=2'
 	is 'forwarded for' "$(j '[x[1] for x in v["headers"] if x[0].lower() == "x-forwarded-for"]')" '["127.0.0.1"]'

@@ -74,7 +74,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nuntil the end")
         if path == "/cookies":
             return self.answer(200, b"ok", ("Set-Cookie", "a=1; Domain=localhost; Path=/"), ("Set-Cookie", "b=2"),
-                               ("Set-Cookie", "den_session=ses_evil"), ("Set-Cookie", "den-token=evil"))
+                               ("Set-Cookie", "den_session=ses_evil"),
+                               ("Set-Cookie", "__Host-den_session=ses_evil; Secure; Path=/"), ("Set-Cookie", "den-token=evil"))
         if path == "/early":  # answers without reading the body
             return self.raw(b"HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno\n")
         if path == "/two-lengths":

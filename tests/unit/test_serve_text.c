@@ -3,6 +3,7 @@
 #include "json_scan.h"
 #include "mem.h"
 #include "path.h"
+#include "price.h"
 #include "ring.h"
 #include "strv.h"
 #include "test.h"
@@ -198,4 +199,46 @@ TEST(serve_ring_keeps_order_and_bound)
 	ring_trim(&r);
 	CHECK(r.len == 3 && ring_take(&r, out, 9) == 3 && !memcmp(out, "abc", 3));
 	ring_free(&r);
+}
+
+TEST(serve_prices_are_plain_decimals_given_once)
+{
+	static const char *const bad[] = { "", "=", "cpu", "cpu-hour", "cpu-hour=", "cpu-hour=x", "cpu-hour=-1", "cpu-hour=1e3",
+		"cpu-hour=inf", "cpu-hour=nan", "cpu-hour=0x10", "cpu-hour=.5", "cpu-hour=1.", "cpu-hour= 1", "cpu-hour=1 ",
+		"cpu-hour=1000001", "cpu-hour=0.0000000000000000000000001", "cpu-hours=1", "CPU-HOUR=1" };
+	struct prices p = { 0 };
+	struct den_err err;
+
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK(price_parse(bad[i], &p, &err) < 0 && err.code == DEN_INVALID);
+	CHECK(p.given == 0);
+	CHECK(price_parse("cpu-hour=0.05", &p, &err) == 0);
+	CHECK(price_parse("gib-out=1000000", &p, &err) == 0);
+	CHECK(price_parse("cpu-hour=0.06", &p, &err) < 0);
+	CHECK(p.given == (1U << PRICE_CPU_HOUR | 1U << PRICE_GIB_OUT));
+	CHECK(p.each[PRICE_CPU_HOUR] > 0.0499 && p.each[PRICE_CPU_HOUR] < 0.0501);
+	CHECK(currency_ok("EUR") && !currency_ok("eur") && !currency_ok("EURO") && !currency_ok(""));
+}
+
+TEST(serve_cost_is_the_sum_of_what_has_a_price)
+{
+	/* two processor hours, three GiB hours of memory, five of disk, seven GiB in, eleven out */
+	struct price_use u = { .cpu_usec = 7200000000, .memory_mib_ms = 3 * 1024LL * 3600000, .disk_mib_ms = 5 * 1024LL * 3600000,
+		.net_in = 7LL << 30, .net_out = 11LL << 30 };
+	static const struct {
+		const char *price;
+		double sum;
+	} cases[] = { { "cpu-hour=1", 2 }, { "gib-hour=0.1", 2.3 }, { "gib-disk-hour=0.01", 2.35 }, { "gib-in=2", 16.35 },
+		{ "gib-out=0.5", 21.85 } };
+	struct prices p = { 0 };
+	struct den_err err;
+
+	CHECK(price_of(&p, &u) == 0);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		double cost;
+
+		CHECK(price_parse(cases[i].price, &p, &err) == 0);
+		cost = price_of(&p, &u);
+		CHECK(cost > cases[i].sum - 1e-9 && cost < cases[i].sum + 1e-9);
+	}
 }

@@ -17,8 +17,6 @@
 #include "mem.h"
 #include "route.h"
 
-#define COOKIE "den_session"
-
 /* clang-format off: a directive a line */
 static const char policy[] =
 	"default-src 'none'; "
@@ -146,11 +144,11 @@ static int asset_get(struct req *r, struct den_err *err)
 
 static void set_cookie(struct req *r, const char *value, long long seconds)
 {
+	const char *name = auth_session_cookie(r);
 	char text[160];
 
-	snprintf(text, sizeof(text),
-		COOKIE "=%s; Path=/; HttpOnly; SameSite=Strict; Max-Age=%lld%s", value, seconds,
-		req_tls(r) ? "; Secure" : "");
+	snprintf(text, sizeof(text), "%s=%s; Path=/; HttpOnly; SameSite=Strict; Max-Age=%lld%s",
+		name, value, seconds, name[0] == '_' ? "; Secure" : "");
 	req_set(r, "Set-Cookie", text);
 	req_set(r, "Cache-Control", "no-store");
 }

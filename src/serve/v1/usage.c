@@ -7,6 +7,7 @@
 #include "db.h"
 #include "handlers.h"
 #include "mem.h"
+#include "serve.h"
 
 #define SUMS                                                                                       \
 	"SUM(cpu_usec), SUM(wall_ms), SUM(memory_mib_ms), SUM(disk_mib_ms), SUM(net_in), "         \
@@ -31,6 +32,8 @@ static json_t *real(int64_t thousandths)
 
 static int row_take(struct db_row *row, void *user)
 {
+	struct price_use use = { .cpu_usec = db_int(row, 4), .memory_mib_ms = db_int(row, 6),
+		.disk_mib_ms = db_int(row, 7), .net_in = db_int(row, 8), .net_out = db_int(row, 9) };
 	json_t *o = json_object();
 
 	json_object_set_new(o, "box", v1_text(db_text(row, 0)));
@@ -43,6 +46,8 @@ static int row_take(struct db_row *row, void *user)
 	json_object_set_new(o, "disk_mib_s", real(db_int(row, 7)));
 	json_object_set_new(o, "net_in", json_integer(db_int(row, 8)));
 	json_object_set_new(o, "net_out", json_integer(db_int(row, 9)));
+	json_object_set_new(o, "cost",
+		serve.prices.given ? json_real(price_of(&serve.prices, &use)) : json_null());
 	json_object_set_new(o, "from", v1_time(db_int(row, 10)));
 	json_object_set_new(o, "to", v1_time(db_int(row, 11) + 3600000));
 	json_array_append_new(user, o);
@@ -105,5 +110,7 @@ int v1_usage(struct req *r, struct den_err *err)
 		json_decref(rows);
 		return -1;
 	}
-	return req_reply_json(r, 200, json_pack("{so}", "usage", rows));
+	return req_reply_json(r, 200, json_pack("{so so so}", "usage", rows, "prices",
+					  prices_json(&serve.prices), "currency",
+					  prices_currency(&serve.prices)));
 }
