@@ -21,7 +21,7 @@ void turnstile_enter(struct turnstile *t)
 
 	pthread_mutex_lock(&t->lock);
 	mine = t->tickets++;
-	while (mine - t->left >= places(t))
+	while (mine >= t->left + places(t)) /* those behind may have left before we woke */
 		pthread_cond_wait(&t->moved, &t->lock);
 	pthread_mutex_unlock(&t->lock);
 }
