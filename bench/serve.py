@@ -119,7 +119,7 @@ class Serve(run.Bench):
 
     def await_server(self):
         self.url = f"http://127.0.0.1:{self.port}"
-        path = os.path.join(self.state, "serve", "first-key")
+        path = os.path.join(self.state, "first-key")
         for _ in range(300):
             if os.path.exists(path):
                 with open(path) as f:

@@ -128,7 +128,7 @@ const struct verb verb_serve = {
 	.help = "Runs until it gets SIGTERM. Boxes go on without it, and are there when it comes "
 		"back.\n"
 		"The first start makes a key and says how to use it, on the terminal or in\n"
-		"STATE/serve/first-key; 'den key' makes more. Programs that use E2B's SDK need\n"
+		"STATE/first-key; 'den key' makes more. Programs that use E2B's SDK need\n"
 		"E2B_API_KEY, E2B_API_URL and E2B_SANDBOX_URL, and nothing else changed.\n"
 		"\n"
 		"The server itself has no rights: it becomes a user of its own, sees no files but\n"

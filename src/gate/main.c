@@ -86,8 +86,8 @@ int main(int argc, char **argv)
 		return plumb_main();
 	if (argc == 2 && !strcmp(argv[1], "probe"))
 		return probe_main();
-	if (argc == 3 && !strcmp(argv[1], "dial"))
-		return dial_main(argv[2]);
+	if ((argc == 3 || argc == 4) && !strcmp(argv[1], "dial"))
+		return dial_main(argv[2], argc == 4 ? argv[3] : NULL);
 	fprintf(stderr, "den-gate is started by den, see den(1)\n");
 	return 2;
 }

@@ -235,11 +235,47 @@ int plumb_main(void)
 	return 0;
 }
 
-int dial_main(const char *count)
+/* On its way to a port of the box's own loopback, without waiting. 0, or errno: nobody listens. */
+static int dial_start(int fd, unsigned family, uint16_t port)
+{
+	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(port),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port),
+		.sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	int r = family == 4 ? connect(fd, (struct sockaddr *)&v4, sizeof(v4)) :
+			      connect(fd, (struct sockaddr *)&v6, sizeof(v6));
+
+	return r == 0 || errno == EINPROGRESS ? 0 : errno;
+}
+
+static int dial_port(uint16_t port)
+{
+	static const struct {
+		int domain;
+		unsigned family;
+	} both[] = { { AF_INET, 4 }, { AF_INET6, 6 } }; /* a service listens on one of them or on both */
+	struct den_err err;
+
+	if (enter(&err) < 0)
+		return failed(&err);
+	for (int i = 0; i < 2; i++) {
+		auto_fd fd = socket(both[i].domain, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+		if (fd < 0)
+			continue; /* a kernel without that family */
+		if (give(PLUMB_DIALED, both[i].family, (unsigned)dial_start(fd, both[i].family, port), fd, &err) < 0)
+			return failed(&err);
+	}
+	return give(PLUMB_END, 0, 0, -1, &err) < 0 ? failed(&err) : 0;
+}
+
+int dial_main(const char *count, const char *port)
 {
 	struct den_err err;
 	uint64_t n;
 
+	if (port)
+		return parse_u64(port, 1, UINT16_MAX, &n, &err) < 0 ? failed(&err) : dial_port((uint16_t)n);
 	if (parse_u64(count, 1, 64, &n, &err) < 0 || enter(&err) < 0)
 		return failed(&err);
 	for (uint64_t i = 0; i < n; i++) {

@@ -13,6 +13,7 @@
 #include "gate.h"
 #include "keeper.h"
 #include "place.h"
+#include "program.h"
 
 static void finding(struct buf *out, const char *topic, const char *level, const char *text)
 {
@@ -166,6 +167,15 @@ static void find_gate(struct buf *out)
 	finding(out, "network", "limited", text);
 }
 
+static void find_server(struct buf *out)
+{
+	auto_free char *program = program_find("den-serve", DEN_LIBEXEC);
+
+	finding(out, "server", program ? "ok" : "limited",
+		program ? "'den serve' speaks HTTP: an API, E2B's dialect and a page"
+			: "there is no 'den serve': it was built without libmicrohttpd and libwslay; install them and build again");
+}
+
 int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)f, (void)err;
@@ -183,5 +193,6 @@ int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, 
 	find_pool(c->k, out);
 	find_landlock(out);
 	find_gate(out);
+	find_server(out);
 	return 0;
 }

@@ -119,12 +119,13 @@ static int plumb(struct kgate *g, int *ret, struct den_err *err)
 	return 0;
 }
 
-int gate_dial(struct keeper *k, unsigned n, int sock, struct den_err *err)
+int gate_dial(struct keeper *k, unsigned n, uint16_t port, int sock, struct den_err *err)
 {
-	char count[12], *argv[] = { (char *)"den-gate", (char *)"dial", count, NULL };
+	char count[12], to[8], *argv[] = { (char *)"den-gate", (char *)"dial", count, port ? to : NULL, NULL };
 	auto_fd null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	snprintf(count, sizeof(count), "%u", n);
+	snprintf(to, sizeof(to), "%u", port);
 	if (null < 0)
 		return den_fail_sys(err, errno, "open /dev/null");
 	return run_tool(k->wall.pidfd, argv, null, sock, err);
@@ -155,7 +156,7 @@ static int send_sockets(struct kgate *g)
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return -1;
-	if (gate_dial(g->k, SOCKETS_ASKED, pair[0], &err) < 0) {
+	if (gate_dial(g->k, SOCKETS_ASKED, 0, pair[0], &err) < 0) {
 		gate_note(g, "gate", err.msg);
 		conn_send(&g->ctl, WM_GATE_SOCKETS, 0, NULL, 0);
 	} else {

@@ -78,8 +78,9 @@ void gate_down(struct keeper *k); /* of a box that is down */
 void gate_free(struct keeper *k);
 /* The policy changed (gate_load() took it over, the row is written): *ret is how many connections that ended. */
 int gate_change(struct keeper *k, uint64_t *ret, struct den_err *err);
-/* n unconnected TCP sockets of the box's namespace, of each family, are sent on sock; wire/sock_msg.h. */
-int gate_dial(struct keeper *k, unsigned n, int sock, struct den_err *err);
+/* n unconnected TCP sockets of the box's namespace, of each family, are sent on sock; wire/sock_msg.h. With a port,
+ * one of each family, which connects to it. */
+int gate_dial(struct keeper *k, unsigned n, uint16_t port, int sock, struct den_err *err);
 bool gate_needed(const struct keeper *k);
 /* Can boxes have a network here? err says what is missing. */
 int gate_probe(struct den_err *err);

@@ -59,10 +59,11 @@ static int mounts_ok(const struct box_spec *s, struct den_err *err)
 
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		const char *at = s->mounts[i].box;
+		size_t n = strlen(at);
 
 		if (!volume_name(s->mounts[i].host))
 			return refuse(err, "a box with directories of the host");
-		if (strstr(at, "//") || strstr(at, "/./") || strstr(at, "/.."))
+		if (strstr(at, "//") || strstr(at, "/./") || strstr(at, "/..") || (n >= 2 && !strcmp(at + n - 2, "/.")))
 			return den_fail(err, DEN_INVALID, 0, "a volume cannot be at '%.100s'; give a plain absolute path", at);
 		for (size_t k = 0; k < ARRAY_SIZE(ours); k++)
 			if (!strncmp(at, ours[k], strlen(ours[k])) && (!at[strlen(ours[k])] || at[strlen(ours[k])] == '/'))
@@ -108,6 +109,13 @@ static int rule_port(struct client *c, const struct wire_frame *f, struct den_er
 {
 	(void)c;
 	return field_u64(f, F_PORT, 0) ? refuse(err, "publishing ports on the host") : 0;
+}
+
+/* Connected by the gate's tool, so that a guest need not, and may be without connect(). */
+static int rule_dial(struct client *c, const struct wire_frame *f, struct den_err *err)
+{
+	(void)c;
+	return field_u64(f, F_PORT, 0) ? 0 : refuse(err, "a socket that is connected to nothing");
 }
 
 static int rule_pool(struct client *c, const struct wire_frame *f, struct den_err *err)
@@ -196,7 +204,7 @@ static const struct {
 	{ WM_POLICY_SET, rule_policy, "the world outside; not the host's own ports and neighbours" },
 	{ WM_POLICY_STORED, rule_policy, "the same, for what is kept by name" },
 	{ WM_JOURNAL, NULL, "only looks" },
-	{ WM_DIAL, NULL, "sockets of the box's namespace: they reach the box alone" },
+	{ WM_DIAL, rule_dial, "a connection to a port of the box" },
 	{ WM_PORT, rule_port, "looking is allowed; the ports are the host's" },
 	{ WM_VAULT, rule_vault, "secrets go in and never come out; the issuer and its keys are the host's" },
 	{ WM_TOKEN, NULL, "says who the box is, for whom its policy grants it" },

@@ -183,12 +183,15 @@ int req_port(struct client *c, const struct wire_frame *f, struct buf *out, stru
 
 int req_dial(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
+	uint64_t port = field_u64(f, F_PORT, 0);
 	auto_fd sock = -1;
 
-	(void)f, (void)out;
+	(void)out;
+	if (port > UINT16_MAX)
+		return den_fail(err, DEN_INVALID, 0, "a port is 1 to 65535");
 	if (conn_take_fds(&c->conn, &sock, 1) < 0)
 		return den_fail(err, DEN_INVALID, 0, "no socket to answer on");
 	if (!box_is_up(c->k))
 		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
-	return gate_dial(c->k, 1, sock, err);
+	return gate_dial(c->k, 1, (uint16_t)port, sock, err);
 }

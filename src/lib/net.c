@@ -1,6 +1,5 @@
 /* The network of boxes: policies, what was refused, connections into a box. */
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,35 +211,36 @@ static int receive(int sock, struct plumb_sock *m)
 	return fd;
 }
 
-/* 0, or errno */
-static int try_connect(int fd, unsigned family, uint16_t port)
+static int pending(int fd)
 {
-	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port),
-		.sin6_addr = IN6ADDR_LOOPBACK_INIT };
-	struct pollfd p = { .fd = fd, .events = POLLOUT };
 	socklen_t len = sizeof(int);
 	int e = 0;
 
-	if (connect(fd, family == 4 ? (struct sockaddr *)&v4 : (struct sockaddr *)&v6,
-		    family == 4 ? sizeof(v4) : sizeof(v6)) == 0)
-		return 0;
-	if (errno != EINPROGRESS)
-		return errno;
-	if (poll(&p, 1, CONNECT_MS) <= 0)
-		return ETIMEDOUT;
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0 ? errno : e;
+}
+
+/* It was sent on its way in the box; we wait. 0, or errno */
+static int try_connect(int fd, const struct plumb_sock *m)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	if (m->kind != PLUMB_DIALED)
+		return EPROTO;
+	if (m->port)
+		return (int)m->port;
+	return poll(&p, 1, CONNECT_MS) <= 0 ? ETIMEDOUT : pending(fd);
 }
 
 int den_box_connect(struct den_box *box, uint16_t port, int *ret, struct den_err *err)
 {
 	auto_fd sock = -1;
+	auto_buf req = { 0 };
 	int why = ECONNREFUSED;
 
 	if (!port)
 		return den_fail(err, DEN_INVALID, 0, "a port is 1 to 65535");
-	if (box_ask_stream(box, WM_DIAL, NULL, NULL, &sock, err) < 0)
+	wire_put_u64(&req, F_PORT, port);
+	if (box_ask_stream(box, WM_DIAL, &req, NULL, &sock, err) < 0)
 		return -1;
 	for (int i = 0; i < 2; i++) { /* a service listens on one family or on both */
 		struct plumb_sock m;
@@ -248,11 +248,14 @@ int den_box_connect(struct den_box *box, uint16_t port, int *ret, struct den_err
 
 		if (fd < 0)
 			break;
-		why = try_connect(fd, m.family, port);
+		why = try_connect(fd, &m);
 		if (why == 0) {
 			*ret = fd_take(&fd);
 			return 0;
 		}
 	}
+	if (why == EPROTO)
+		return den_fail(err, DEN_CONFLICT, 0,
+			"the box's keeper is of an older den, which does not connect for others; stop and start the box");
 	return den_fail_sys(err, why, "port %u of the box", port);
 }

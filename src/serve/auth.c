@@ -299,6 +299,8 @@ int auth_session_make(const struct who *w, char ret[static AUTH_SESSION], struct
 	for (int i = 0; i < 20; i++)
 		snprintf(ret + 4 + 2 * i, 3, "%02x", r[i]);
 	(void)session_hash(ret, hash);
+	if (db_run(err, NULL, "DELETE FROM sessions WHERE expires_ms < ?", "i", clock_wall_ms()) < 0)
+		return -1;
 	return db_run(err, NULL, "INSERT INTO sessions VALUES (?, ?, ?)", "bsi", hash, sizeof(hash), w->key,
 		clock_wall_ms() + AUTH_SESSION_MS);
 }

@@ -65,10 +65,12 @@ int boxes_open(struct req *r, const char *ref, struct den_box **ret, struct den_
 
 int boxes_open_any(struct req *r, const char *text, struct den_box **ret, struct den_err *err)
 {
-	char id[21];
+	char id[21], org[33];
 
 	if (!boxes_id(text, id))
 		return not_there(text, err);
+	if (boxes_org(id, org) && req_share(r, org, err) < 0)
+		return -1;
 	return open_id(r, id, text, ret, err);
 }
 
@@ -116,6 +118,15 @@ int boxes_create(struct req *r, const struct den_box_spec *spec, struct den_box 
 	return res;
 }
 
+/* A fork has the limits of its box. One without would use up what the quota is there to keep. */
+static int fork_check(const struct quota *q, const struct den_box_info *i, struct den_err *err)
+{
+	if ((!q->cpu_milli || i->cpu_milli) && (!q->memory || i->memory) && (!q->disk || i->disk))
+		return 0;
+	return den_fail(err, DEN_LIMIT, 0,
+		"the box has no limit of something that this key has a quota of; fork it with another key");
+}
+
 int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
 	struct den_box **ret, struct den_err *err)
 {
@@ -131,7 +142,7 @@ int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const str
 	use = (struct index_use){ 1, info->cpu_milli, info->memory, info->disk };
 	owner_text(w, owner);
 	s.owner = owner;
-	res = index_reserve(w, &use, err);
+	res = fork_check(&w->quota, info, err) < 0 ? -1 : index_reserve(w, &use, err);
 	if (res == 0) {
 		turnstile_enter(&making);
 		res = den_box_fork_as(box, ref, &s, ret, err);

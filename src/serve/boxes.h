@@ -43,6 +43,8 @@ struct box_traffic {
 	bool running;
 };
 bool boxes_traffic(const char *id, struct box_traffic *ret);
+/* Whose it is, from the index; false: no such box, or nobody's. */
+bool boxes_org(const char *id, char ret[static 33]);
 
 /* main.c: the index and the thread that keeps it fresh. */
 int boxes_start(struct den_err *err);

@@ -329,7 +329,8 @@ static int feed_bind(struct den_err *err)
 			serve.own);
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
 	(void)unlink(a.sun_path);
-	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0)
+	/* no longer than its path: the filter lets nobody bind anything else (guard.c) */
+	if (bind(fd, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(a.sun_path) + 1)) < 0)
 		return den_fail_sys(err, errno, "feed: bind '%s'", a.sun_path);
 	(void)chmod(a.sun_path,
 		0666); /* the directory says who comes near; keepers may have given up root's rights */

@@ -6,6 +6,7 @@
 #include "http_int.h"
 #include "log.h"
 #include "route_int.h"
+#include "share.h"
 
 static atomic_uint_fast64_t numbers;
 atomic_bool http_stopping, http_closing;
@@ -84,7 +85,7 @@ static enum MHD_Result launch(struct req *r)
 
 	r->launched = true;
 	r->refs++;
-	if (pool_submit(r))
+	if (pool_submit(r, r->dialect == &dialect_base))
 		return MHD_YES;
 	r->refs--;
 	r->launched = false;
@@ -303,6 +304,8 @@ void req_run(struct req *r)
 		req_end(r);
 	upgrade_end(r);
 	watch_end(r);
+	share_give(r->share);
+	r->share = NULL;
 	reqs_remove(r);
 	pthread_mutex_lock(&r->lock);
 	r->worker = NULL;

@@ -42,6 +42,9 @@ bool req_tls(const struct req *r);
 const struct who *req_who(const struct req *r);			/* NULL on routes without key */
 void req_set_who(struct req *r, const struct who *who);		/* auth.c; copied */
 uint64_t req_number(const struct req *r);			/* for logs */
+/* From here on this request is one of that organisation's, which has at most three quarters of all threads at a time.
+ * DEN_LIMIT (429). Of a request with a key the engine says it. */
+int req_share(struct req *r, const char *org, struct den_err *err);
 
 /* ---- the body ---- */
 /* Up to n bytes, waiting for the first; 0: the end. DEN_LIMIT beyond the route's max_body. */

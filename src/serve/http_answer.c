@@ -124,7 +124,7 @@ static void reset(int fd)
 {
 	struct sockaddr nobody = { .sa_family = AF_UNSPEC };
 
-	connect(fd, &nobody, sizeof(nobody));
+	connect(fd, &nobody, sizeof(nobody.sa_family)); /* more the filter does not allow */
 }
 
 static ssize_t on_take(void *cls, uint64_t pos, char *to, size_t max)

@@ -116,6 +116,7 @@ struct req {
 	struct worker *worker;
 	bool polling; /* lock: it is in poll(): wake it through its eventfd */
 	struct watch *watch;
+	struct share *share; /* of its organisation; NULL: not known yet, or nobody's */
 	size_t place; /* among all; reqs_lock */
 };
 
@@ -164,7 +165,7 @@ struct worker {
 	int wake; /* eventfd, made when first needed; -1 */
 };
 void pool_start(const struct http_options *o);
-bool pool_submit(struct req *r); /* false: all are busy */
+bool pool_submit(struct req *r, bool always); /* false: all are busy. always: a few are kept for these */
 void pool_count(unsigned *ret_threads, unsigned *ret_busy);
 
 /* ---- http_watch.c ---- */

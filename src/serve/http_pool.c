@@ -5,16 +5,19 @@
 #include <errno.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdio.h>
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "http_int.h"
 #include "log.h"
+#include "share.h"
 
 #define WORKER_STACK (256 << 10)
 #define WORKER_IDLE_S 10
 #define WORKERS_KEEP 4
+#define WORKERS_SPARE 8 /* so that who asks whether we live is told, however much there is to do */
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list idle = LIST_INIT(idle); /* the first was used last */
@@ -110,7 +113,7 @@ static bool worker_new(struct req *r)
 	return false;
 }
 
-bool pool_submit(struct req *r)
+bool pool_submit(struct req *r, bool always)
 {
 	bool ok = true;
 
@@ -122,7 +125,7 @@ bool pool_submit(struct req *r)
 		n_idle--;
 		w->job = r;
 		pthread_cond_signal(&w->cond);
-	} else if (threads < threads_max) {
+	} else if (threads < threads_max + (always ? WORKERS_SPARE : 0)) {
 		ok = worker_new(r);
 		threads += ok;
 	} else {
@@ -147,4 +150,21 @@ struct den *req_den(struct req *r)
 	if (!w->den && http_opt.den_make)
 		w->den = http_opt.den_make();
 	return w->den;
+}
+
+int req_share(struct req *r, const char *org, struct den_err *err)
+{
+	unsigned max = MAX(threads_max - threads_max / 4, 1U);
+	char name[64];
+
+	if (r->share)
+		return 0;
+	snprintf(name, sizeof(name), "threads %s", org);
+	r->share = share_take(name, max);
+	if (r->share)
+		return 0;
+	r->fail_status = 429;
+	req_set(r, "Retry-After", "1");
+	return den_fail(err, DEN_LIMIT, 0,
+		"your organisation has %u requests at work, which is all it may have at a time; end some of them", max);
 }

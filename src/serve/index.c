@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "clock.h"
 #include "engine.h"
@@ -195,15 +196,22 @@ int index_read_all(struct den *d, struct den_err *err)
 	return 0;
 }
 
+/* Who asks too soon after the last time waits: a box that was made in between would not be found. */
 bool index_renew(struct den *d)
 {
+	int64_t asked = index_clock(), left;
 	struct den_err err;
-	bool old;
+	bool fresh;
 
 	pthread_mutex_lock(&index_lock);
-	old = index_clock() - last_read > RENEW_MS * NS_PER_MS;
+	left = last_read + RENEW_MS * NS_PER_MS - asked;
 	pthread_mutex_unlock(&index_lock);
-	return old && index_read_all(d, &err) == 0;
+	if (left > 0)
+		nanosleep(&(struct timespec){ .tv_nsec = left }, NULL);
+	pthread_mutex_lock(&index_lock);
+	fresh = last_read > asked; /* by somebody else meanwhile */
+	pthread_mutex_unlock(&index_lock);
+	return fresh || index_read_all(d, &err) == 0;
 }
 
 /* ---- asking ---- */
@@ -261,6 +269,20 @@ void boxes_set_state(const char *id, const char *state)
 		e->seen = index_clock();
 	}
 	pthread_mutex_unlock(&index_lock);
+}
+
+bool boxes_org(const char *id, char ret[static 33])
+{
+	struct entry *e;
+	bool there;
+
+	pthread_mutex_lock(&index_lock);
+	e = entry_find(id);
+	there = e && e->org[0];
+	if (there)
+		memcpy(ret, e->org, sizeof(e->org));
+	pthread_mutex_unlock(&index_lock);
+	return there;
 }
 
 bool boxes_traffic(const char *id, struct box_traffic *ret)

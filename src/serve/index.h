@@ -14,7 +14,7 @@ struct index_use { /* what counts against a quota */
 
 /* By id (either spelling) or name, if it is who's. */
 bool index_find(const struct who *w, const char *ref, char ret_id[static 21]);
-/* Reads all boxes again, unless that was done just now; true: something was read. */
+/* Reads all boxes again, at most each 200 ms: who asks sooner waits. False: they could not be read. */
 bool index_renew(struct den *d);
 /* What den_list() gave; began: index_clock() before it was called. */
 void index_take(const struct den_box_info *infos, size_t n, int64_t began);

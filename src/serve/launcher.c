@@ -326,13 +326,17 @@ static void tell_key(struct launcher *l, const char *key)
 	if (isatty(STDOUT_FILENO)) {
 		(void)fd_write_all(STDOUT_FILENO, b.p, b.len, NULL);
 	} else {
-		/* the directory is the server's: no link of its making is followed */
-		auto_fd fd = openat(l->o->own, "first-key", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		auto_buf path = { 0 };
+		auto_fd fd = -1;
 
+		/* beside serve/, not in it: who took the server over must not write what a person reads into a shell */
+		buf_addf(&path, "%s/first-key", l->o->state);
+		fd = open(buf_str(&path), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (fd < 0 || fd_write_all(fd, b.p, b.len, NULL) < 0)
-			log_line("warn", "key", "the first key could not be written to serve/first-key; 'den key create' makes one");
+			log_line("warn", "key", "the first key could not be written to %s; 'den key create' makes one",
+				buf_str(&path));
 		else
-			log_line("info", "key", "the first key is in %s/serve/first-key: take it and remove the file", l->o->state);
+			log_line("info", "key", "the first key is in %s: take it and remove the file", buf_str(&path));
 	}
 	explicit_bzero(b.p, b.len);
 }

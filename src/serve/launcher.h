@@ -51,7 +51,6 @@ struct launcher_options {
 	pid_t server;
 	const char *state;  /* state directory */
 	const char *den;    /* the den program */
-	int own;	    /* STATE/serve */
 	const char *url, *page;
 };
 int launcher_run(const struct launcher_options *o);

@@ -315,6 +315,19 @@ static int stages_run(const struct stage *stages, size_t n, struct start *st, st
 
 /* ---- running ---- */
 
+/* The terminal that it was started from is its starter's: it could be typed into, and read. */
+static void leave_terminal(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int out = isatty(STDERR_FILENO) ? open("/proc/self/fd/2", O_WRONLY | O_NOCTTY | O_CLOEXEC) : -1;
+
+	setsid();
+	if (null >= 0 && dup2(null, STDIN_FILENO) == STDIN_FILENO && dup2(null, STDOUT_FILENO) == STDOUT_FILENO)
+		close(null);
+	if (out >= 0 && dup2(out, STDERR_FILENO) == STDERR_FILENO)
+		close(out);
+}
+
 static int server_main(struct start *st)
 {
 	struct den_err err;
@@ -357,6 +370,7 @@ static int serve_main(struct start *st, struct den_err *err)
 		close(st->pair[0]);
 		close(st->state_fd);
 		close(st->own_fd);
+		leave_terminal();
 		_exit(server_main(st));
 	}
 	close(st->pair[1]);
@@ -365,7 +379,7 @@ static int serve_main(struct start *st, struct den_err *err)
 		explicit_bzero(st->key, strlen(st->key));
 	buf_addf(&page, "%s/ui/", serve.url);
 	return launcher_run(&(struct launcher_options){ .fd = st->pair[0], .server = pid, .state = st->state,
-		.den = st->den, .own = st->own_fd, .url = serve.url, .page = buf_str(&page) });
+		.den = st->den, .url = serve.url, .page = buf_str(&page) });
 }
 
 static int print_routes(void)
@@ -395,6 +409,7 @@ int main(int argc, char **argv)
 	int r;
 
 	fill_standard_fds();
+	fd_close_from(3 + systemd_count()); /* what else the caller had open is neither the server's nor any keeper's */
 	if (settings_parse(argc, argv, &st.s, &err) < 0) {
 		fprintf(stderr, "den: %s\n", err.msg);
 		return err_exit_status(err.code);

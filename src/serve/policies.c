@@ -16,6 +16,10 @@ static int secret_in(const struct who *w, json_t *secret, struct den_err *err)
 
 	if (!name)
 		return 0; /* the keeper says what is wrong */
+	/* who says to which host it goes can have it */
+	if (!auth_scope(w, "secrets"))
+		return den_fail(err, DEN_DENIED, 0,
+			"policy: secrets: a key that grants secrets needs the scope 'secrets'");
 	if (w->admin && !strncmp(name, "o.", 2))
 		return 0; /* another organisation's, as policies_out() showed it */
 	own = mem_strdup(name);

@@ -158,6 +158,8 @@ static int auth_run(struct req *r, struct den_err *err)
 		return -1;
 	}
 	req_set_who(r, &who);
+	if (!who.admin && req_share(r, who.org, err) < 0)
+		return -1;
 	if (r->route->auth == AUTH_ADMIN && !who.admin && !auth_scope(&who, "admin"))
 		return den_fail(err, DEN_DENIED, 0, "this needs a key with the scope 'admin'");
 	if (r->route->scope && !who.admin && !auth_scope(&who, r->route->scope))

@@ -13,7 +13,7 @@
 
 #define SOCKETS_MAX 16
 
-int systemd_sockets(void)
+int systemd_count(void)
 {
 	const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
 	uint64_t p = 0, n = 0;
@@ -21,12 +21,19 @@ int systemd_sockets(void)
 	if (!pid || !fds || parse_u64(pid, 1, INT32_MAX, &p, NULL) < 0 || (pid_t)p != getpid() ||
 		parse_u64(fds, 0, SOCKETS_MAX, &n, NULL) < 0)
 		return 0;
-	for (int i = 0; i < (int)n; i++)
+	return (int)n;
+}
+
+int systemd_sockets(void)
+{
+	int n = systemd_count();
+
+	for (int i = 0; i < n; i++)
 		fcntl(3 + i, F_SETFD, FD_CLOEXEC);
 	unsetenv("LISTEN_PID");
 	unsetenv("LISTEN_FDS");
 	unsetenv("LISTEN_FDNAMES");
-	return (int)n;
+	return n;
 }
 
 void systemd_notify(const char *text)

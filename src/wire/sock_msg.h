@@ -12,6 +12,7 @@ enum plumb_kind {
 	PLUMB_PROXY,
 	PLUMB_UDP,	/* bound to a port that a rule opened */
 	PLUMB_OUT,	/* a TCP socket that is not connected */
+	PLUMB_DIALED,	/* one that connects to a port of the box; .port: errno if it could not */
 	PLUMB_KINDS,
 };
 

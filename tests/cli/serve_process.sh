@@ -44,10 +44,10 @@ test_second_server_on_the_same_state_is_refused() {
 test_first_start_makes_a_key_and_tells_it_once() {
 	local first
 	serve_start
-	[ -f "$DEN_STATE/serve/first-key" ] || fail 'no first-key'
-	is 'mode of first-key' "$(stat -c '%a %u' "$DEN_STATE/serve/first-key")" "600 $(id -u)"
-	first=$(sed -n 's/^export E2B_API_KEY=//p' "$DEN_STATE/serve/first-key")
-	is url "$(sed -n 's/^export E2B_API_URL=//p' "$DEN_STATE/serve/first-key")" "$URL"
+	[ -f "$DEN_STATE/first-key" ] || fail 'no first-key'
+	is 'mode of first-key' "$(stat -c '%a %u' "$DEN_STATE/first-key")" "600 $(id -u)"
+	first=$(sed -n 's/^export E2B_API_KEY=//p' "$DEN_STATE/first-key")
+	is url "$(sed -n 's/^export E2B_API_URL=//p' "$DEN_STATE/first-key")" "$URL"
 	KEY=$first
 	api GET /v1/whoami
 	want_code 200
@@ -55,10 +55,10 @@ test_first_start_makes_a_key_and_tells_it_once() {
 	is admin "$(j 'v["admin"]')" true
 	grep -q "$first" "$TMP/serve.log" && fail 'the key is in the log'
 	grep -rqa "$first" "$DEN_STATE/serve/serve.db" && fail 'the key is in the database as it is'
-	rm "$DEN_STATE/serve/first-key"
+	rm "$DEN_STATE/first-key"
 	serve_stop
 	serve_start
-	[ ! -e "$DEN_STATE/serve/first-key" ] || fail 'told again'
+	[ ! -e "$DEN_STATE/first-key" ] || fail 'told again'
 	api GET /v1/whoami
 	want_code 200
 }

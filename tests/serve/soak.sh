@@ -17,7 +17,7 @@ state=${SOAK_STATE:-$work/state}
 launcher=''
 
 # The server's own share, and what a client may cost at the most while it is there, in KiB.
-base_kib=98304 client_kib=512
+base_kib=32768 client_kib=128
 # What may stay of a wave, in KiB: the allocator keeps some.
 stay_kib=16384
 
@@ -68,7 +68,7 @@ fds() {
 	find "/proc/$server/fd" -mindepth 1 2>/dev/null | wc -l
 }
 
-# quiet FDS: back to so many descriptors, with a few for connections that are kept open
+# quiet FDS: back to so many descriptors, and a few; workers that have nothing to do end after a while
 quiet() {
 	for _ in $(seq 150); do
 		[ "$(fds)" -gt $(($1 + 20)) ] || return 0
@@ -77,9 +77,12 @@ quiet() {
 	return 1
 }
 
-# wave CLIENTS TURNS
+# wave CLIENTS TURNS: how long they took is in $ms
 wave() {
+	local before
+	before=$(date +%s%N)
 	NODE_DIR=$build/node "$node" "$here/soak.mjs" "$1" "$2" || fail "a client of $1 was not served as it should be"
+	ms=$((($(date +%s%N) - before) / 1000000))
 	[ -z "$(boxes)" ] || fail "boxes are left: $(boxes | tr '\n' ' ')"
 	kill -0 "$server" 2>/dev/null || fail 'the server is gone'
 	quiet "$fds_before" || fail "$(fds) descriptors are open, $fds_before were"
@@ -110,9 +113,7 @@ export E2B_API_KEY E2B_API_URL=$url E2B_SANDBOX_URL=$url
 fds_before=$(fds)
 wave $((clients < 20 ? clients : 20)) 1
 first=$(status VmRSS)
-before=$(date +%s%N)
 wave "$clients" "$turns"
-ms=$((($(date +%s%N) - before) / 1000000))
 peak=$(status VmHWM) last=$(status VmRSS)
 stop || fail 'the server ended with a failure'
 echo "$clients clients, $turns turns each: $ms ms; the server had $((peak / 1024)) MiB at the most," \

@@ -1,10 +1,12 @@
 /* What den-serve gives up and refuses, and what it takes from a program in a box. */
 #include <errno.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -97,6 +99,51 @@ static int do_unknown(void)
 	return syscall(SYS_swapon, NULL, 0) < 0 && errno == EPERM ? 0 : 1;
 }
 
+/* Sockets that were accepted are the host's: none may become a connection to another place. */
+static int host_socket = -1, host_service = -1;
+static struct sockaddr_in service_at;
+
+static int do_reconnect(void)
+{
+	struct sockaddr nobody = { .sa_family = AF_UNSPEC };
+
+	/* ending a connection is allowed, making one is not */
+	if (connect(host_socket, &nobody, sizeof(nobody.sa_family)) < 0)
+		return 1;
+	return connect(host_socket, (struct sockaddr *)&service_at, sizeof(service_at)) < 0 && errno == EPERM ? 0 : 2;
+}
+
+static int do_rebind(void)
+{
+	struct sockaddr_in any = { .sin_family = AF_INET };
+
+	return bind(host_socket, (struct sockaddr *)&any, sizeof(any)) < 0 && errno == EPERM ? 0 : 1;
+}
+
+static int do_fast_open(void)
+{
+	return (int)sendto(host_socket, "x", 1, MSG_FASTOPEN, (struct sockaddr *)&service_at, sizeof(service_at));
+}
+
+static int do_fast_open_message(void)
+{
+	struct msghdr m = { .msg_name = &service_at, .msg_namelen = sizeof(service_at) };
+
+	return (int)sendmsg(host_socket, &m, MSG_FASTOPEN);
+}
+
+static int do_type(void)
+{
+	return ioctl(0, TIOCSTI, "x") < 0 && errno == ENOTTY ? 0 : 1;
+}
+
+static int do_ask_size(void)
+{
+	int n;
+
+	return ioctl(host_socket, FIONREAD, &n);
+}
+
 /* -SIGSYS: it died of the filter; else its status. */
 static int filtered(int (*fn)(void))
 {
@@ -131,6 +178,32 @@ TEST(serve_filter_lets_threads_be_and_no_process)
 	CHECK(filtered(do_inet) == 0);
 	CHECK(filtered(do_netlink) == 0);
 	CHECK(filtered(do_unknown) == 0);
+}
+
+/* A listener on the loopback, and a client's end of a connection to it. */
+static bool host_sockets(void)
+{
+	socklen_t len = sizeof(service_at);
+
+	service_at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	host_service = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	host_socket = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	return bind(host_service, (struct sockaddr *)&service_at, len) == 0 && listen(host_service, 5) == 0 &&
+	       getsockname(host_service, (struct sockaddr *)&service_at, &len) == 0 &&
+	       connect(host_socket, (struct sockaddr *)&service_at, len) == 0;
+}
+
+TEST(serve_filter_makes_no_connection_of_a_socket_that_it_has)
+{
+	CHECK(host_sockets());
+	CHECK(filtered(do_ask_size) == 0);
+	CHECK(filtered(do_rebind) == 0);
+	CHECK(filtered(do_fast_open) == -SIGSYS);
+	CHECK(filtered(do_fast_open_message) == -SIGSYS);
+	CHECK(filtered(do_type) == 0);
+	CHECK(filtered(do_reconnect) == 0);
+	close(host_socket);
+	close(host_service);
 }
 
 /* ---- limits ---- */

@@ -15,10 +15,12 @@
 #include "log.h"
 #include "mem.h"
 #include "run.h"
+#include "share.h"
 #include "strv.h"
 
 #define READY_MS (10 * 60 * 1000LL) /* a start command may take so long to come up */
 #define READY_NAP_MS 300
+#define BUILD_MS (4 * 3600 * 1000LL) /* all of it: a build that hangs holds a place of others */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t room = PTHREAD_COND_INITIALIZER;
@@ -167,6 +169,8 @@ static int box_make(struct build *b, const char *stored, struct den_err *err)
 		.owner = owner,
 		.labels = labels,
 		.policy = "{\"version\":1,\"presets\":[\"open\"]}",
+		.expires_ms = clock_wall_ms() + BUILD_MS,
+		.on_expire = "delete",
 		.cpu_milli = b->cpus * 1000,
 		.memory = b->memory_mb << 20 };
 
@@ -376,20 +380,27 @@ static void state_set(
 		log_line("error", "e2b", "build %s: %s", b->id, err.msg);
 }
 
-static void turn_take(void)
+/* One place is never the same organisation's as all others. */
+static struct share *turn_take(const struct build *b)
 {
+	struct share *mine = NULL;
+	char name[64];
+
+	snprintf(name, sizeof(name), "builds %s", b->who.org);
 	pthread_mutex_lock(&lock);
-	while (running >= BUILDS_MAX)
+	while (running >= BUILDS_MAX || !(mine = share_take(name, MAX(BUILDS_MAX - 1, 1))))
 		pthread_cond_wait(&room, &lock);
 	running++;
 	pthread_mutex_unlock(&lock);
+	return mine;
 }
 
-static void turn_give(void)
+static void turn_give(struct share *mine)
 {
+	share_give(mine);
 	pthread_mutex_lock(&lock);
 	running--;
-	pthread_cond_signal(&room);
+	pthread_cond_broadcast(&room);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -397,9 +408,10 @@ static void *build_main(void *user)
 {
 	struct build *b = user;
 	auto_free char *image = NULL;
+	struct share *turn;
 	struct den_err err;
 
-	turn_take();
+	turn = turn_take(b);
 	state_set(b, "building", NULL, NULL);
 	if (serve_den(&b->den, &err) < 0 || base(b, &err) < 0 || build_steps(b, &err) < 0 ||
 		finalize(b, &image, &err) < 0) {
@@ -414,7 +426,7 @@ static void *build_main(void *user)
 		state_set(b, "ready", NULL, image);
 		events_post("template.made", b->who.org, NULL, json_pack("{s:s}", "name", b->name));
 	}
-	turn_give();
+	turn_give(turn);
 	build_free(b);
 	return NULL;
 }

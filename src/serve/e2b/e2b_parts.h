@@ -103,6 +103,8 @@ int e2b_template_split(const char *id, char **ret_name, char **ret_tag, struct d
 
 /* May this name be given, or taken away? Those that every organisation builds on are an admin's to change. */
 int e2b_template_writable(const struct who *who, const char *stored, struct den_err *err);
+/* False: den would take it for the digest of an image, which may be another organisation's. */
+bool e2b_template_readable(const struct who *who, const char *name);
 
 /* ---- templates.c ---- */
 int e2b_template_delete(struct req *r, struct den_err *err);

@@ -66,10 +66,19 @@ int e2b_template_stored(
 
 int e2b_template_writable(const struct who *who, const char *stored, struct den_err *err)
 {
-	static const char *const shared[] = { "base", "code-interpreter-v1" };
+	static const char *const shared[] = { "base", "code-interpreter", "code-interpreter-v1" };
 	size_t n = strcspn(stored, ":");
 
-	for (size_t i = 0; i < ARRAY_SIZE(shared) && !who->admin; i++)
+	if (who->admin)
+		return 0;
+	if (could_be_digest(stored, n)) /* names an image, perhaps another's */
+		return den_fail(err, DEN_NOT_FOUND, 0, "no template '%.100s'", stored);
+	/* images as build.c pulled them, for everybody who begins with one */
+	if (!strncmp(stored, "pulled/", 7))
+		return den_fail(err, DEN_DENIED, 0,
+			"templates whose names begin with 'pulled/' are everybody's: it takes a key with the "
+			"scope 'admin' to change them; choose another name");
+	for (size_t i = 0; i < ARRAY_SIZE(shared); i++)
 		if (strlen(shared[i]) == n && !strncmp(stored, shared[i], n))
 			return den_fail(err, DEN_DENIED, 0,
 				"template '%s' is everybody's: it takes a key with the scope "
@@ -77,6 +86,11 @@ int e2b_template_writable(const struct who *who, const char *stored, struct den_
 				"change it; choose another name",
 				shared[i]);
 	return 0;
+}
+
+bool e2b_template_readable(const struct who *who, const char *name)
+{
+	return who->admin || !could_be_digest(name, strcspn(name, ":"));
 }
 
 /* ---- what is remembered ---- */

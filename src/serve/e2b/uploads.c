@@ -20,6 +20,8 @@
 #include "sha256.h"
 
 #define UPLOAD_MAX (4ULL << 30) /* bytes of one */
+#define UPLOADS_MAX (16ULL << 30) /* bytes of all of an organisation */
+#define LOOK_EACH (64U << 20)
 #define KEEP_S (7 * 24 * 3600) /* a client that builds the same again need not send it again */
 
 static bool hash_ok(const char *s)
@@ -98,29 +100,35 @@ int e2b_upload_link(struct req *r, struct den_err *err)
 				       token)));
 }
 
-/* What nobody has asked for in a while goes. */
-static void sweep(int dir)
+/* What nobody has asked for in a while goes. Bytes of what is left. */
+static uint64_t sweep(int dir)
 {
+	uint64_t sum = 0;
 	auto_fd fd = dup(dir);
 	DIR *d = fd < 0 ? NULL : fdopendir(fd);
 	struct dirent *e;
 	struct stat st;
 
 	if (!d)
-		return;
+		return 0;
 	(void)fd_take(&fd); /* d has it */
 	rewinddir(d);
-	while ((e = readdir(d)))
-		if (e->d_name[0] != '.' && fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-			st.st_mtime < time(NULL) - KEEP_S)
+	while ((e = readdir(d))) {
+		if (e->d_name[0] == '.' || fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+			continue;
+		if (st.st_mtime < time(NULL) - KEEP_S)
 			(void)unlinkat(dir, e->d_name, 0);
+		else
+			sum += (uint64_t)st.st_size;
+	}
 	closedir(d);
+	return sum;
 }
 
-static int take(struct req *r, int fd, struct den_err *err)
+static int take(struct req *r, int dir, int fd, struct den_err *err)
 {
 	auto_free char *room = mem_alloc(64 << 10);
-	uint64_t sum = 0;
+	uint64_t sum = 0, looked = 0;
 	ssize_t n;
 
 	while ((n = req_read(r, room, 64 << 10, err)) > 0) {
@@ -128,6 +136,14 @@ static int take(struct req *r, int fd, struct den_err *err)
 		if (sum > UPLOAD_MAX)
 			return den_fail(err, DEN_LIMIT, EFBIG, "more than %llu GiB of files",
 				UPLOAD_MAX >> 30);
+		if (sum - looked >= LOOK_EACH || sum == (uint64_t)n) { /* others of it may be at work, too */
+			looked = sum;
+			if (sweep(dir) > UPLOADS_MAX)
+				return den_fail(err, DEN_LIMIT, EDQUOT,
+					"your organisation has more than %llu GiB of uploads; those that "
+					"no build uses go after a week",
+					UPLOADS_MAX >> 30);
+		}
 		if (fd_write_all(fd, room, (size_t)n, err) < 0)
 			return -1;
 	}
@@ -148,14 +164,13 @@ int e2b_upload(struct req *r, struct den_err *err)
 	token_make(org, hash, token);
 	if (!auth_same(token, req_arg(r, "token")))
 		return den_fail(err, DEN_NOT_FOUND, 0, "no such link");
-	if (dir_open(org, true, &dir, err) < 0)
+	if (req_share(r, org, err) < 0 || dir_open(org, true, &dir, err) < 0)
 		return -1;
-	sweep(dir);
 	snprintf(name, sizeof(name), "%s.%llu.part", hash, (unsigned long long)req_number(r));
 	fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return den_fail_sys(err, errno, "upload");
-	status = take(r, fd, err);
+	status = take(r, dir, fd, err);
 	if (status == 0 && (fsync(fd) < 0 || renameat(dir, name, dir, hash) < 0))
 		status = den_fail_sys(err, errno, "upload");
 	if (status < 0) {

@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "json_fields.h"
 #include "mem.h"
 #include "run.h"
+#include "share.h"
 #include "volumes.h"
 
 #define AT "/volume"
@@ -17,6 +19,8 @@
 #define PIDS 64
 #define DEPTH_MAX 64
 #define BOXES_MAX 32 /* at once, of everybody: they are in nobody's quota */
+#define ORG_MAX (BOXES_MAX * 3 / 4)
+#define WAIT_S 20
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t room = PTHREAD_COND_INITIALIZER;
@@ -24,17 +28,36 @@ static unsigned boxes;
 
 /* ---- whose turn it is ---- */
 
-static void turn_take(void)
+/* Whoever reads slowly keeps a box for as long as he likes: so nobody has all of them, and nobody waits for ever. */
+static int turn_take(struct req *r, const char *org, struct share **ret, struct den_err *err)
 {
+	struct timespec until;
+	char name[64];
+	int late = 0;
+
+	snprintf(name, sizeof(name), "volumes %s", org);
+	*ret = share_take(name, ORG_MAX);
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += WAIT_S;
 	pthread_mutex_lock(&lock);
-	while (boxes >= BOXES_MAX)
-		pthread_cond_wait(&room, &lock);
-	boxes++;
+	while (*ret && boxes >= BOXES_MAX && !late)
+		late = pthread_cond_timedwait(&room, &lock, &until);
+	if (*ret && boxes < BOXES_MAX)
+		late = 0;
+	boxes += *ret && !late;
 	pthread_mutex_unlock(&lock);
+	if (*ret && !late)
+		return 0;
+	share_give(*ret);
+	*ret = NULL;
+	req_set_fail_status(r, 503);
+	req_set(r, "Retry-After", "1");
+	return den_fail(err, DEN_LIMIT, 0, "too many requests for files of volumes at the same time; try again");
 }
 
-static void turn_give(void)
+static void turn_give(struct share *s)
 {
+	share_give(s);
 	pthread_mutex_lock(&lock);
 	boxes--;
 	pthread_cond_signal(&room);
@@ -81,16 +104,19 @@ int volume_empty(struct req *r, const char *id, struct den_err *err)
 		.argv = (const char *const[]){
 			"/bin/sh", "-c", "find " AT " -mindepth 1 -delete", NULL } };
 	struct den_exec_result res;
+	struct share *turn;
 	struct den_box *box;
+	char org[33];
 	int status;
 
-	turn_take();
+	if (volumes_org(id, org, err) < 0 || turn_take(r, org, &turn, err) < 0)
+		return -1;
 	status = box_make(r, id, &box, err);
 	if (status == 0) {
 		status = run_wait(box, &opt, NULL, NULL, &res, err);
 		den_box_close(box);
 	}
-	turn_give();
+	turn_give(turn);
 	if (status < 0)
 		return -1;
 	if (!res.exited || res.status)
@@ -106,14 +132,15 @@ struct ask {
 	const char *own; /* in the volume */
 	char mode[8]; /* "": not said */
 	char owner[24]; /* "": not said */
-	bool force, turn;
+	bool force;
+	struct share *turn;
 };
 
 static void ask_free(struct ask *a)
 {
 	free(a->path);
 	if (a->turn)
-		turn_give();
+		turn_give(a->turn);
 }
 
 static int path_read(const char *path, struct ask *a, struct den_err *err)
@@ -165,10 +192,11 @@ static int token_check(struct req *r, struct den_err *err)
 
 static int begin(struct req *r, struct ask *a, struct den_box **ret, struct den_err *err)
 {
-	if (token_check(r, err) < 0 || ask_read(r, a, err) < 0)
+	char org[33];
+
+	if (token_check(r, err) < 0 || ask_read(r, a, err) < 0 || volumes_org(req_arg(r, "id"), org, err) < 0 ||
+		req_share(r, org, err) < 0 || turn_take(r, org, &a->turn, err) < 0)
 		return -1;
-	turn_take();
-	a->turn = true;
 	return box_make(r, req_arg(r, "id"), ret, err);
 }
 /* declared before the box, so freed after it is gone */

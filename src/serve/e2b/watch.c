@@ -21,7 +21,7 @@
 #define PER_BOX 32
 #define IN_ALL 512
 #define QUEUE_MAX 4096
-#define QUEUE_BYTES (4U << 20)
+#define QUEUE_BYTES (512U << 10) /* IN_ALL of them fit into memory */
 #define UNASKED_NS (3600 * NS_PER_SEC)
 #define STACK (512U << 10)
 

@@ -9,7 +9,9 @@
  *           anybody. The database is opened behind it.
  *
  * What is left to somebody who takes the server over: its database, the sockets it has, and what launcher.h
- * lists. No program can be started, no other file opened, no connection made but into a box.
+ * lists. No program can be started, no other file opened, no connection made: those into a box come connected.
+ * Sockets that were accepted are the host's own, so what would turn one into a connection to the host's services
+ * (connect() after a disconnect, MSG_FASTOPEN) is refused, and of ioctl() all that is not listed (TIOCSTI).
  */
 #include "guard.h"
 
@@ -23,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -132,12 +135,9 @@ int guard_limits(struct den_err *err)
 /* Allowed with any arguments. What each is for: */
 static const int plain[] = {
 	/* sockets that came by accept, from the launcher or from a keeper; pairs of our own */
-	SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_recvfrom, SYS_sendto, SYS_recvmsg, SYS_sendmsg, SYS_sendmmsg,
-	SYS_recvmmsg, SYS_accept4, SYS_accept, SYS_shutdown, SYS_getsockopt, SYS_setsockopt, SYS_getsockname,
-	SYS_getpeername, SYS_close, SYS_splice, SYS_pipe2, SYS_fcntl, SYS_ioctl, SYS_dup, SYS_dup2, SYS_dup3,
-	SYS_close_range, SYS_sendfile, SYS_listen, SYS_bind,
-	/* a port of a box, by a socket that its keeper made in the box; our own namespace has nothing to connect to */
-	SYS_connect,
+	SYS_read, SYS_write, SYS_readv, SYS_writev, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_accept4, SYS_accept,
+	SYS_shutdown, SYS_getsockopt, SYS_setsockopt, SYS_getsockname, SYS_getpeername, SYS_close, SYS_splice, SYS_pipe2,
+	SYS_fcntl, SYS_dup, SYS_dup2, SYS_dup3, SYS_close_range, SYS_sendfile, SYS_listen,
 	/* waiting */
 	SYS_epoll_create1, SYS_epoll_wait, SYS_epoll_pwait, SYS_epoll_ctl, SYS_poll, SYS_ppoll, SYS_select,
 	SYS_pselect6, SYS_eventfd2, SYS_timerfd_create, SYS_timerfd_settime, SYS_timerfd_gettime, SYS_nanosleep,
@@ -185,6 +185,42 @@ static void rule_thread(struct filter *p)
 	FILTER(p, FILTER_RET(SECCOMP_RET_KILL_PROCESS));
 }
 
+/* An address of less than sockaddr_in's 16 bytes: the feed's socket in our own directory for bind(), and for connect()
+ * AF_UNSPEC, which ends a connection. The kernel takes the length as an int: the low half is all of it. */
+static void rule_short_address(struct filter *p, int call)
+{
+	FILTER(p, FILTER_SKIP_UNLESS((uint32_t)call, 4));
+	FILTER(p, FILTER_LOAD(args[2]));
+	FILTER(p, BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 16, 1, 0));
+	FILTER(p, FILTER_RET(SECCOMP_RET_ALLOW));
+	FILTER(p, FILTER_RET(SECCOMP_RET_ERRNO | EPERM));
+}
+
+/* MSG_FASTOPEN is a connect(). arg: which argument has the flags */
+static void rule_send(struct filter *p, int call, size_t arg)
+{
+	FILTER(p, FILTER_SKIP_UNLESS((uint32_t)call, 4));
+	FILTER(p, BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
+		  (uint32_t)(offsetof(struct seccomp_data, args) + arg * sizeof(uint64_t))));
+	FILTER(p, FILTER_SKIP_UNLESS_ANY(MSG_FASTOPEN, 1));
+	FILTER(p, FILTER_RET(SECCOMP_RET_KILL_PROCESS));
+	FILTER(p, FILTER_RET(SECCOMP_RET_ALLOW));
+}
+
+/* What libraries ask of a descriptor. Whatever else there is (typing into a terminal, for one) is not ours. */
+static void rule_ioctl(struct filter *p)
+{
+	static const uint32_t asked[] = { FIONBIO, FIONREAD, TIOCOUTQ, TCGETS, TIOCGWINSZ };
+	const uint8_t n = ARRAY_SIZE(asked);
+
+	FILTER(p, FILTER_SKIP_UNLESS(SYS_ioctl, (uint8_t)(n + 3)));
+	FILTER(p, FILTER_LOAD(args[1]));
+	for (uint8_t i = 0; i < n; i++)
+		FILTER(p, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, asked[i], (uint8_t)(n - i), 0));
+	FILTER(p, FILTER_RET(SECCOMP_RET_ERRNO | ENOTTY));
+	FILTER(p, FILTER_RET(SECCOMP_RET_ALLOW));
+}
+
 int guard_calls(struct den_err *err)
 {
 	struct filter p;
@@ -194,6 +230,12 @@ int guard_calls(struct den_err *err)
 	/* Unix sockets alone: pairs, and the one that keepers tell their news to. */
 	filter_first_arg(&p, SYS_socket, AF_UNIX, AF_UNIX, SECCOMP_RET_ERRNO | EAFNOSUPPORT);
 	filter_first_arg(&p, SYS_socketpair, AF_UNIX, AF_UNIX, SECCOMP_RET_ERRNO | EAFNOSUPPORT);
+	rule_short_address(&p, SYS_connect);
+	rule_short_address(&p, SYS_bind);
+	rule_send(&p, SYS_sendto, 3);
+	rule_send(&p, SYS_sendmsg, 2);
+	rule_send(&p, SYS_sendmmsg, 3);
+	rule_ioctl(&p);
 	rule_thread(&p);
 	filter_rules(&p, plain, ARRAY_SIZE(plain), SECCOMP_RET_ALLOW);
 	filter_rules(&p, deadly, ARRAY_SIZE(deadly), SECCOMP_RET_KILL_PROCESS);

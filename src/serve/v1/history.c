@@ -4,6 +4,7 @@
 
 #include "auth.h"
 #include "boxes.h"
+#include "e2b_parts.h"
 #include "events.h"
 #include "handlers.h"
 #include "mem.h"
@@ -373,7 +374,8 @@ static int commit_run(struct req *r, const struct commit_args *a, struct den_err
 		.entrypoint = (const char *const *)a->entrypoint,
 		.cmd = (const char *const *)a->cmd };
 
-	if (auth_name(req_who(r), a->name, &stored, err) < 0 || v1_box(r, &box, err) < 0)
+	if (auth_name(req_who(r), a->name, &stored, err) < 0 ||
+		e2b_template_writable(req_who(r), stored, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	opt.name = stored;
 	if (den_template_commit(box, a->ref, &opt, &id, err) < 0)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "auth.h"
+#include "e2b_parts.h"
 #include "events.h"
 #include "handlers.h"
 #include "mem.h"
@@ -39,6 +40,8 @@ int v1_template_find(struct req *r, const char *name, char **ret, struct den_err
 
 	if (auth_name(req_who(r), name, &own, err) < 0)
 		return den_wrap(err, "template");
+	if (!e2b_template_readable(req_who(r), name)) /* a digest may be of another organisation's */
+		return den_fail(err, DEN_NOT_FOUND, 0, "no template '%.100s': templates are known by names", name);
 	if (!strcmp(own, name)) { /* "default" has plain names */
 		*ret = mem_take(&own);
 		return 0;
@@ -103,6 +106,7 @@ int v1_template_delete(struct req *r, struct den_err *err)
 
 	if (!QUERY(r, err, "force", ) || !v1_flag(r, "force", &force, err) ||
 		auth_name(req_who(r), req_arg(r, "name"), &name, err) < 0 ||
+		e2b_template_writable(req_who(r), name, err) < 0 ||
 		den_template_remove(req_den(r), name, force, err) < 0)
 		return -1;
 	events_post("template.removed", req_who(r)->org, NULL,
@@ -122,6 +126,7 @@ int v1_template_tag(struct req *r, struct den_err *err)
 		fields_get(body, table, 1, true, &name, err) < 0 ||
 		v1_template_find(r, req_arg(r, "name"), &from, err) < 0 ||
 		auth_name(req_who(r), name, &to, err) < 0 ||
+		e2b_template_writable(req_who(r), to, err) < 0 ||
 		den_template_tag(req_den(r), from, to, err) < 0)
 		return -1;
 	events_post("template.made", req_who(r)->org, NULL,
