@@ -370,6 +370,14 @@ static int check_session(struct req *r, const char *session, struct who *ret, st
 	return -1;
 }
 
+bool auth_still(const struct who *w)
+{
+	struct key_info k;
+	struct den_err err;
+
+	return keys_by_id(w->key, &k, &err) == 0 ? !k.revoked_ms : err.code != DEN_NOT_FOUND;
+}
+
 int auth_check(struct req *r, const char *key, struct who *ret, struct den_err *err)
 {
 	if (!key || !*key)

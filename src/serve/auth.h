@@ -32,6 +32,8 @@ int auth_start(struct den_err *err);
  * DEN_LIMIT: too many attempts or requests (429, Retry-After is set). A session of the page (below) is taken
  * too; then what changes something needs the header X-Den-Page, and an upgrade an Origin that is this host. */
 int auth_check(struct req *r, const char *key, struct who *ret, struct den_err *err);
+/* Is the key that was checked earlier still one? When that cannot be told, it is. */
+bool auth_still(const struct who *w);
 bool auth_scope(const struct who *w, const char *scope);
 /* For struct dialect.key: from "Authorization: Bearer", X-API-Key, or the cookie of a session. NULL: none.
  * Valid until this thread asks again. */

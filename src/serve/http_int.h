@@ -114,6 +114,8 @@ struct req {
 
 	/* the worker's own */
 	struct worker *worker;
+	int64_t looked; /* when its key was last looked at */
+	bool revoked;	/* lock: the key is none any more */
 	bool polling; /* lock: it is in poll(): wake it through its eventfd */
 	struct watch *watch;
 	struct share *share; /* of its organisation; NULL: not known yet, or nobody's */

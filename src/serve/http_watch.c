@@ -5,10 +5,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "auth.h"
 #include "clock.h"
 #include "http_int.h"
 
 #define WATCH_SLOTS 256
+#define LOOK_MS 3000 /* how long a stream may outlive its key */
 
 struct watch {
 	struct list link;
@@ -131,7 +133,7 @@ void reqs_stop(bool cut)
 
 static int bits_now(const struct req *r)
 {
-	return (r->gone || r->cut || (r->head_only && r->answer == ANSWER_STREAM) ? REQ_GONE : 0) |
+	return (r->gone || r->cut || r->revoked || (r->head_only && r->answer == ANSWER_STREAM) ? REQ_GONE : 0) |
 	       (r->stop || http_stopping ? REQ_STOP : 0) | (r->kicked ? REQ_KICK : 0);
 }
 
@@ -141,10 +143,22 @@ static void wake_make(struct worker *w)
 		w->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }
 
+/* A stream may last for days, and its key may be taken back meanwhile. */
+static bool still_allowed(struct req *r)
+{
+	int64_t now = clock_mono_ns();
+
+	if (!r->has_who || now - MAX(r->looked, r->began) < LOOK_MS * NS_PER_MS)
+		return true;
+	r->looked = now;
+	return auth_still(&r->who);
+}
+
 int req_poll(struct req *r, struct pollfd *p, size_t n, int timeout_ms)
 {
 	struct pollfd all[5] = { { .fd = -1, .events = POLLRDHUP } };
 	eventfd_t count;
+	bool allowed;
 	int bits;
 
 	wake_make(r->worker);
@@ -159,11 +173,15 @@ int req_poll(struct req *r, struct pollfd *p, size_t n, int timeout_ms)
 	ring_trim(&r->down);
 	ring_trim(&r->up);
 	pthread_mutex_unlock(&r->lock);
+	if (r->has_who && (timeout_ms < 0 || timeout_ms > LOOK_MS))
+		timeout_ms = LOOK_MS; /* whoever wants to wait longer asks again */
 	if (poll(all, n + 2, bits ? 0 : timeout_ms) < 0)
 		for (size_t i = 0; i < n + 2; i++)
 			all[i].revents = 0;
+	allowed = still_allowed(r);
 	pthread_mutex_lock(&r->lock);
 	r->polling = false;
+	r->revoked = r->revoked || !allowed;
 	bits = bits_now(r);
 	pthread_mutex_unlock(&r->lock);
 	if (all[1].revents)

@@ -169,3 +169,23 @@ test_session_cookie_behind_a_proxy_that_ends_tls() {
 	asked "__Host-den_session=$session" 200 "${via[@]}"
 	asked "den_session=$session" 401 "${via[@]}"
 }
+
+#@ root user
+test_streams_end_when_their_key_is_revoked() {
+	local key id pid
+	serve_start
+	key=$(new_key --name soon-gone)
+	id=$(den key ls --json | /usr/bin/python3 -c '
+import json, sys
+print([k["id"] for k in json.load(sys.stdin) if k["name"] == "soon-gone"][0])')
+	curl -sS -N --max-time 30 -H "Authorization: Bearer $key" "$URL/v1/events" >events 2>&1 &
+	pid=$!
+	soon 5 grep -q . events || true
+	sleep 1
+	alive $pid || fail "the stream ended by itself: $(cat events)"
+	den key revoke "$id"
+	soon 10 dead $pid || fail 'the stream goes on'
+	# others do not notice
+	api GET /v1/whoami
+	want_code 200
+}
