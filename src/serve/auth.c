@@ -5,6 +5,8 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -144,11 +146,18 @@ const char *auth_name_seen(const struct who *w, const char *stored, bool shared)
 
 /* ---- keys ---- */
 
+/* Who has one IPv6 address has a network of them: they count as one. */
 static uint64_t peer_hash(const char *peer)
 {
 	uint64_t h = 14695981039346656037U;
+	size_t n = strlen(peer);
+	struct in6_addr v6;
 
-	for (; *peer; peer++)
+	if (inet_pton(AF_INET6, peer, &v6) == 1 && !IN6_IS_ADDR_V4MAPPED(&v6)) {
+		peer = (const char *)v6.s6_addr;
+		n = 8;
+	}
+	for (; n; n--, peer++)
 		h = (h ^ (uint8_t)*peer) * 1099511628211U;
 	return h | 1;
 }
