@@ -16,7 +16,7 @@ SOAK_CLIENTS ?= 300
 SOAK_TURNS ?= 3
 VM_TESTS ?= .
 TESTS ?= .
-JOBS ?= 3
+JOBS ?= 4
 PREFIX ?= /usr/local
 
 MESON = meson setup
@@ -49,11 +49,11 @@ asan:
 	echo "unit tests with address and undefined behaviour sanitizers"
 	test -f build-asan/build.ninja || $(MESON) build-asan $(SANITIZE) >/dev/null
 	$(call again,build-asan)
-	$(NINJA) -C build-asan tests/unit den-serve
+	$(NINJA) -C build-asan tests/unit
 
 clang:
 	echo "all of it with clang, warnings are errors"
-	test -f build-clang/build.ninja || CC=clang $(MESON) build-clang >/dev/null
+	test -f build-clang/build.ninja || CC=clang $(MESON) build-clang -Doptimization=0 >/dev/null
 	$(call again,build-clang)
 	$(NINJA) -C build-clang
 
