@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -505,6 +506,7 @@ int main(int argc, char **argv)
 	struct den *d;
 	int r;
 
+	signal(SIGPIPE, SIG_IGN); /* a keeper may die between connect and the first frame; the library tries again */
 	argv++, argc--;
 	if (argc && !strcmp(*argv, "--host")) {
 		guest = false;
