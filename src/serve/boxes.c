@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "buf.h"
+#include "clock.h"
 #include "engine.h"
 #include "id.h"
 #include "index.h"
@@ -142,6 +143,15 @@ int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const str
 	use = (struct index_use){ 1, info->cpu_milli, info->memory, info->disk };
 	owner_text(w, owner);
 	s.owner = owner;
+	/* who gave the box a time did not mean its copies to live for ever */
+	if (!s.expires_ms && info->expires_ms > clock_wall_ms()) {
+		s.expires_ms = info->expires_ms;
+		s.on_expire = info->on_expire;
+	}
+	if (!s.idle_ms && info->idle_ms) {
+		s.idle_ms = info->idle_ms;
+		s.on_idle = info->on_idle;
+	}
 	res = fork_check(&w->quota, info, err) < 0 ? -1 : index_reserve(w, &use, err);
 	if (res == 0) {
 		turnstile_enter(&making);

@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -67,6 +68,14 @@ static int bind_tcp(const struct addrinfo *a, const char *where, int *ret, struc
 	return 0;
 }
 
+/* getaddrinfo() takes 99999 for 34463 */
+static bool port_ok(const char *text)
+{
+	size_t n = strspn(text, "0123456789");
+
+	return n && n <= 5 && !text[n] && atoi(text) <= 65535;
+}
+
 int http_bind(const char *where, mode_t mode, int *ret, struct den_err *err)
 {
 	struct addrinfo hint = { .ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV,
@@ -79,7 +88,7 @@ int http_bind(const char *where, mode_t mode, int *ret, struct den_err *err)
 
 	if (where[0] == '/')
 		return bind_unix(where, mode, ret, err);
-	if (!colon || n >= sizeof(host))
+	if (!colon || n >= sizeof(host) || !port_ok(colon + 1))
 		return den_fail(err, DEN_INVALID, 0,
 			"'%s' is no address to listen on; it looks like 127.0.0.1:2600", where);
 	snprintf(host, sizeof(host), "%.*s", (int)n, where);

@@ -212,7 +212,10 @@ static int template_look(struct req *r, const char *id, struct e2b_template *t, 
 		template_load(r, shared, t, err) == 0)
 		return 0;
 	if (err->code == DEN_NOT_FOUND || err->code == DEN_INVALID)
-		return den_fail(err, DEN_NOT_FOUND, 0, "template '%.100s' not found", id);
+		return den_fail(err, DEN_NOT_FOUND, 0, "template '%.100s' not found%s", id,
+			!strcmp(name, "base") || !strncmp(name, "code-interpreter", 16)
+				? "; it is made when the server first starts: try again in a few seconds, or look at its log"
+				: "");
 	return -1;
 }
 
