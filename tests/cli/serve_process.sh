@@ -280,3 +280,13 @@ test_deadline_that_passed_while_nothing_ran_is_kept_when_the_server_comes_back()
 	serve_start
 	soon 10 gone "$id" || fail 'the box is still there'
 }
+
+#@ root user
+test_addresses_that_are_none_are_refused() {
+	local a
+	for a in 127.0.0.1:99999 127.0.0.1:65536 '[::1]:-1' 127.0.0.1: 2600 nowhere.example:80 127.0.0.1:80x; do
+		try "$DEN" serve --no-templates --listen "$a"
+		want_rc 2
+		want_err_has 'no address to listen on'
+	done
+}
