@@ -64,6 +64,19 @@ struct wall_box {
 	char *note;   /* what could not be had, for den inspect; NULL: nothing */
 };
 
+/* A box with its running programs is put away (save) and brought back (load). See docs/decisions/0014-memory.md. */
+struct wall_saving {
+	int dirfd;	 /* an empty directory of the keeper's: images go here, and nowhere else */
+	bool stay;	 /* it runs on afterwards; else its processes end without having run again */
+	/* Called once, while nothing of the box runs: its files are copied now. */
+	int (*frozen)(void *user, struct den_err *err);
+	void *user;
+	/* set by the wall */
+	char **lost;	   /* what is not in the images, in words for people, one each (strv); NULL: nothing */
+	char *runtime;	   /* what made the images and must load them: "criu 4.2" */
+	int64_t frozen_ns; /* how long nothing ran */
+};
+
 enum wall_settle { SETTLE_FLUSH, SETTLE_HOLD, SETTLE_GO };
 
 struct wall_ops {
@@ -87,6 +100,18 @@ struct wall_ops {
 	int (*pids)(struct wall_box *b, pid_t **ret, size_t *n, struct den_err *err);
 	uint64_t (*oom_kills)(struct wall_box *b);
 	uint64_t (*pids_refused)(struct wall_box *b);
+	/* Can programs be saved and loaded here? err says what is missing and what to do. */
+	int (*memory)(struct den_err *err);
+	/* Saves a running or frozen box whose init is parked (WM_PARK: it holds nothing from outside). On
+	 * failure the box is as it was, whatever `stay` says; what is in dirfd is the keeper's to remove. */
+	int (*save)(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err);
+	/* Like start(), but what comes up is what was saved. Its init is parked and looks for its keeper
+	 * (init/park.c). The plan may be another box's: its id, host name, ids and paths are the plan's. On
+	 * failure nothing stays. */
+	int (*load)(const struct plan *p, int dirfd, struct wall_box *ret, struct den_err *err);
+	/* What init holds from outside, for one that is no longer parked: the file seen as /proc/meminfo (or
+	 * -1) and the one that tells memory use (or -1); the caller's to close. */
+	int (*outside)(struct wall_box *b, int ret[2], struct den_err *err);
 	/* Ends every process; idempotent, cannot fail. init is dead when it returns. With `later`,
 	 * taking its mounts apart (which costs more than all else) is left for release(). */
 	void (*stop)(struct wall_box *b, bool later);

@@ -220,6 +220,34 @@ const char *wall_limits(struct buf *out)
 	return level[cgroup_describe(out)];
 }
 
+static int container_memory(struct den_err *err)
+{
+	return den_fail(err, DEN_UNSUPPORTED, 0, "the container wall cannot save running programs yet");
+}
+
+static int container_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
+{
+	(void)b;
+	(void)p;
+	(void)s;
+	return container_memory(err);
+}
+
+static int container_load(const struct plan *p, int dirfd, struct wall_box *ret, struct den_err *err)
+{
+	(void)p;
+	(void)dirfd;
+	(void)ret;
+	return container_memory(err);
+}
+
+static int container_outside(struct wall_box *b, int ret[2], struct den_err *err)
+{
+	(void)b;
+	(void)ret;
+	return container_memory(err);
+}
+
 const struct wall_ops wall_container = {
 	.name = "container",
 	.probe = container_probe,
@@ -235,6 +263,10 @@ const struct wall_ops wall_container = {
 	.pids = container_pids,
 	.oom_kills = container_oom_kills,
 	.pids_refused = container_pids_refused,
+	.memory = container_memory,
+	.save = container_save,
+	.load = container_load,
+	.outside = container_outside,
 	.stop = container_stop,
 	.release = container_release,
 	.clean = container_clean,
