@@ -146,10 +146,10 @@ struct den_box_spec {
 	const char *owner;	    /* whose it is, for who runs a server: any text of at most 64 bytes; NULL */
 	const char *const *labels;  /* "K=V", any text, at most 64 of 4 KiB each; NULL: none */
 	int64_t expires_ms;	    /* Unix time at which on_expire happens; 0: never */
-	const char *on_expire;	    /* "delete" (NULL), "pause", "stop" */
+	const char *on_expire;	    /* "delete" (NULL), "pause", "pause-disk", "stop" */
 	uint64_t idle_ms; /* on_idle happens when for so long no exec was followed, nothing was asked of the
 			     box, and it used less than 1 % of a processor (where that can be measured); 0: never */
-	const char *on_idle;	    /* "pause" (NULL), "stop", "delete" */
+	const char *on_idle;	    /* "pause" (NULL), "pause-disk", "stop", "delete" */
 };
 
 /**
@@ -171,7 +171,9 @@ const char *den_box_id(const struct den_box *box);
 int den_box_start(struct den_box *box, struct den_err *err);
 /** den_box_stop() - end all processes (TERM, after grace_ms KILL); the file system stays */
 int den_box_stop(struct den_box *box, uint64_t grace_ms, struct den_err *err);
+/** den_box_pause() - hold all processes where they are; they stay in memory. See den_box_pause_disk() */
 int den_box_pause(struct den_box *box, struct den_err *err);
+/** den_box_resume() - let a paused box go on, wherever it is: in memory, on disk, or hibernated */
 int den_box_resume(struct den_box *box, struct den_err *err);
 /** den_box_delete() - remove it; a running one is DEN_CONFLICT unless @force. The handle stays open. */
 int den_box_delete(struct den_box *box, bool force, struct den_err *err);
@@ -220,6 +222,9 @@ struct den_box_info {
 	const char *on_idle;		  /* "pause" "stop" "delete" */
 	int64_t active_ms; /* Unix time at which it was last seen busy; from den_list(): when that was last written */
 	uint64_t turn;	   /* how many turns it has had */
+	bool on_disk;	   /* paused, and nothing of it runs or is in memory: any use of it brings it back */
+	bool hibernated;   /* of that: its files alone; programs are started anew, see den_box_hibernate() */
+	uint64_t restores; /* how often its programs were brought back from disk: /run/den/generation in the box */
 };
 int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err *err);
 /** den_list() - all boxes, oldest first; starts no keeper. @ret: array of @n, den_box_infos_free() */
@@ -490,6 +495,8 @@ struct den_checkpoint {
 	const char *origin; /* "ID@N" that a fork came from, or that was merged; NULL */
 	bool head;	    /* the present descends from it */
 	uint64_t size;	    /* bytes that the box's changes took then; 0: not known */
+	bool full;	    /* with the programs that ran then */
+	uint64_t memory;    /* of a full one: bytes that those take on disk */
 };
 
 /**
@@ -509,10 +516,13 @@ int den_tag(struct den_box *box, const char *ref, const char *tag, bool remove, 
 /**
  * den_rollback() - bring the file system back to a checkpoint
  *
- * Programs are stopped first, and the box is started again if it ran. What was present before becomes a
- * checkpoint itself (its number in *ret_before, which may be NULL), so it can be undone.
+ * Programs are stopped first. Those of a full checkpoint come back with it; else the box is started again if it
+ * ran. What was present before becomes a checkpoint itself (its number in *ret_before, which may be NULL), so
+ * its files can be had back.
  */
 int den_rollback(struct den_box *box, const char *ref, uint64_t *ret_before, struct den_err *err);
+/** den_rollback_disk() - the same for files alone, also of a full checkpoint */
+int den_rollback_disk(struct den_box *box, const char *ref, uint64_t *ret_before, struct den_err *err);
 /** den_undo() - roll back the last @turns turns that changed something (1 is the newest) */
 int den_undo(struct den_box *box, unsigned turns, uint64_t *ret_before, struct den_err *err);
 
@@ -581,6 +591,54 @@ int den_merge(struct den_box *box, const char *fork, const struct den_merge_rule
  * @all: all but those
  */
 int den_prune(struct den_box *box, uint64_t keep_ms, bool all, uint64_t *ret_removed, struct den_err *err);
+
+/* ---- programs on disk ------------------------------------------------------------------------ */
+
+/*
+ * A full checkpoint has the programs of the box in it besides its files, of the same instant: memory, threads,
+ * open files, pipes, terminals, timers, connections inside the box. What they were connected to outside is not:
+ * it is closed, and told in `lost`. Needs a wall that can do it here, else DEN_UNSUPPORTED says what is missing.
+ * docs/memory.md has what is kept and what is not.
+ */
+struct den_saved {
+	uint64_t number;	 /* of the checkpoint */
+	uint64_t memory;	 /* bytes of programs, before they are compressed */
+	uint64_t frozen_us;	 /* how long nothing of the box ran */
+	const char *const *lost; /* what is not in it, in words for people, NULL-terminated; NULL: nothing */
+};
+void den_saved_free(struct den_saved *s); /* NULL is allowed */
+
+/** den_checkpoint_full() - make one now; programs are held for a moment and go on. @ret may be NULL */
+int den_checkpoint_full(struct den_box *box, const char *message, struct den_saved **ret, struct den_err *err);
+/**
+ * den_box_pause_disk() - a full checkpoint, and then nothing of the box runs or is in memory any more
+ *
+ * Whatever is asked of it next (an exec, a file, a connection to one of its ports) brings it back first; so does
+ * den_box_resume(). Execs that are followed stay so: their handles get no more output until then. @ret may be NULL.
+ */
+int den_box_pause_disk(struct den_box *box, struct den_saved **ret, struct den_err *err);
+/**
+ * den_box_hibernate() - programs end, the files stay; any use of it starts the box again
+ *
+ * With the template's start command, where it has one, and a new boot_id. Works where programs cannot be saved.
+ */
+int den_box_hibernate(struct den_box *box, struct den_err *err);
+/**
+ * den_box_fork_full() - a new box with the programs of this one running, too
+ * @ref:   a full checkpoint; "now" or NULL: the present, for which one is made. This box goes on after a moment
+ * @over:  as of den_box_fork_as(); may be NULL
+ * @saved: what was saved; its number is the @ref for more copies of the same instant. May be NULL
+ */
+int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box_spec *over, struct den_box **ret,
+	struct den_saved **saved, struct den_err *err);
+/**
+ * den_template_bake() - a template whose boxes begin with programs running
+ * @ref:  a full checkpoint; "now" or NULL: the present
+ * @name: of the template: den_box_spec.template_name
+ *
+ * den_template_remove() removes what it keeps, too.
+ */
+int den_template_bake(struct den_box *box, const char *ref, const char *name, struct den_err *err);
 
 struct den_pool_info {
 	size_t size;

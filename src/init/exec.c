@@ -446,21 +446,24 @@ static void output_cb(struct loop_source *src, uint32_t events)
 
 /* ---- input ---- */
 
+static size_t input_credit_to(struct exec *x, struct sub *s, size_t n)
+{
+	size_t give = MIN(n, (size_t)s->in_owed);
+
+	if (give && x->init->keeper) {
+		auto_buf b = { 0 };
+
+		wire_put_u64(&b, F_CREDIT, give);
+		conn_send_buf(x->init->keeper, WM_IN_CREDIT, s->chan, &b);
+	}
+	s->in_owed -= give;
+	return give;
+}
+
 static void input_credit(struct exec *x, size_t n)
 {
-	list_for_each(l, &x->subs) {
-		struct sub *s = CONTAINER_OF(l, struct sub, link);
-		size_t give = MIN(n, (size_t)s->in_owed);
-
-		if (give && x->init->keeper) {
-			auto_buf b = { 0 };
-
-			wire_put_u64(&b, F_CREDIT, give);
-			conn_send_buf(x->init->keeper, WM_IN_CREDIT, s->chan, &b);
-		}
-		s->in_owed -= give;
-		n -= give;
-	}
+	list_for_each(l, &x->subs)
+		n -= input_credit_to(x, CONTAINER_OF(l, struct sub, link), n);
 }
 
 static void input_flush(struct exec *x)
@@ -700,7 +703,7 @@ void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f)
 {
 	struct wire_reader rd = wire_reader(f->p, f->len);
 	struct wire_value v;
-	uint64_t number = 0, off[2] = { 0, 0 }, credit = 0, flags = 0;
+	uint64_t number = 0, off[2] = { 0, 0 }, credit = 0, flags = 0, owed = 0;
 	struct den_err err;
 	struct exec *x;
 	struct sub *s;
@@ -714,6 +717,8 @@ void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f)
 			wire_u64(&v, UINT64_MAX, &off[1], NULL);
 		else if (v.tag == F_CREDIT)
 			wire_u64(&v, WIRE_WINDOW, &credit, NULL);
+		else if (v.tag == F_SIZE)
+			wire_u64(&v, 2 * WIRE_WINDOW, &owed, NULL);
 		else if (v.tag == F_FLAGS)
 			wire_u64(&v, ATTACH_LIVE | ATTACH_OTHER, &flags, NULL);
 	}
@@ -729,8 +734,12 @@ void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f)
 	s->live = flags & ATTACH_LIVE;
 	if (!s->live) /* perhaps the one whose place in the output was kept */
 		loop_timer_clear(&x->hold);
+	s->in_owed = owed;
 	if (x->started) /* else it is told with the others */
 		tell_started(x, s, chan);
+	/* what was written while nobody was there to be told */
+	if (x->started && owed > x->in_buf.len)
+		input_credit_to(x, s, (size_t)(owed - x->in_buf.len));
 	exec_pump(x);
 }
 
@@ -739,30 +748,68 @@ static void hold_cb(struct loop_timer *t)
 	exec_pump(CONTAINER_OF(t, struct exec, hold)); /* nobody came: read on */
 }
 
-/* Its followers are about to go with their keeper, and may come back with the next: their place in
- * the output is kept for a moment. */
-static void exec_hold(struct exec *x)
+static void hold_here(struct exec *x)
 {
-	if (!exec_paced(x))
-		return;
 	x->hold_pos[0] = x->hold_pos[1] = UINT64_MAX;
 	list_for_each(l, &x->subs)
 		for (int i = 0; i < 2 && !CONTAINER_OF(l, struct sub, link)->live; i++)
 			x->hold_pos[i] = MIN(x->hold_pos[i],
 				sub_safe(x, CONTAINER_OF(l, struct sub, link), i));
-	x->hold.cb = hold_cb;
-	loop_timer_set(x->init->loop, &x->hold, clock_mono_ns() + HOLD_MS * NS_PER_MS);
 }
 
-void exec_drop_subs(struct init *in)
+/* Its followers are about to go with their keeper, and may come back with the next: their place in
+ * the output is kept for a moment. */
+static void exec_hold(struct exec *x, int64_t ms)
+{
+	bool followed = false;
+
+	list_for_each(l, &x->subs)
+		followed |= !CONTAINER_OF(l, struct sub, link)->live;
+	if (!followed && !x->hold.when)
+		return;
+	if (followed) /* else it is kept already, for those of the keeper before */
+		hold_here(x);
+	x->hold.cb = hold_cb;
+	loop_timer_set(x->init->loop, &x->hold, clock_mono_ns() + ms * NS_PER_MS);
+}
+
+static void drop_subs(struct init *in, int64_t hold_ms)
 {
 	list_for_each_safe(l, next, &in->execs) {
 		struct exec *x = CONTAINER_OF(l, struct exec, link);
 
-		exec_hold(x);
+		exec_hold(x, hold_ms);
 		x->request = 0;
 		while (!list_empty(&x->subs))
 			exec_unsubscribe(x, CONTAINER_OF(x->subs.next, struct sub, link));
 		exec_pump(x); /* where nobody is waited for: read on */
 	}
+}
+
+void exec_drop_subs(struct init *in)
+{
+	drop_subs(in, HOLD_MS);
+}
+
+void exec_park(struct init *in)
+{
+	drop_subs(in, PARKED_MS);
+}
+
+/* The next keeper comes in a moment, and those who follow with it. */
+void exec_unpark(struct init *in, int64_t stopped_ms)
+{
+	list_for_each(l, &in->execs) {
+		struct exec *x = CONTAINER_OF(l, struct exec, link);
+
+		if (x->hold.when)
+			loop_timer_set(in->loop, &x->hold, clock_mono_ns() + HOLD_MS * NS_PER_MS);
+		if (x->spec.timeout_ms && !x->ended)
+			x->spec.timeout_ms += (uint64_t)stopped_ms;
+	}
+}
+
+void exec_disown(struct exec *x)
+{
+	x->spec.flags &= ~(uint64_t)EXEC_KILL_ON_CLOSE;
 }

@@ -31,6 +31,13 @@ struct init {
 	struct loop_deferred leave;
 	uint64_t orphan_ms, memory_limit;
 	bool stopping;
+	bool parked; /* nothing is held that comes from outside: park.c */
+	struct {
+		struct loop_timer timer, patience;
+		struct conn conn; /* to the one who wakes it */
+		bool dialled;
+		int64_t since_ns, since_ms; /* of both clocks */
+	} park;
 };
 
 /* One stream of an exec, from a pipe or the pty's master. */
@@ -97,6 +104,13 @@ struct exec {
 #define ENDED_MAX 64	  /* ended execs that are kept */
 #define HELD_OPEN_MS 300  /* how long an ended exec waits for streams that a child holds open */
 #define HOLD_MS 5000	  /* how long output waits for the followers of a keeper that died */
+#define PARKED_MS (1LL << 40) /* the same, while parked: as long as it takes */
+
+/* main.c */
+void keeper_gone(struct init *in, struct conn *c);
+
+/* park.c */
+void init_park(struct init *in);
 
 /* exec.c */
 void exec_request(struct init *in, uint32_t chan, const struct wire_frame *f);
@@ -107,6 +121,9 @@ struct exec *exec_by_number(struct init *in, uint64_t number);
 struct exec *exec_by_chan(struct init *in, uint32_t chan, struct sub **ret_sub);
 void exec_pump(struct exec *x);
 void exec_drop_subs(struct init *in); /* the keeper went */
+void exec_park(struct init *in);      /* likewise, and nobody knows for how long */
+void exec_unpark(struct init *in, int64_t stopped_ms); /* it did not exist for so long */
+void exec_disown(struct exec *x);
 void exec_unsubscribe(struct exec *x, struct sub *s);
 void exec_input(struct exec *x, struct sub *s, const struct wire_frame *f);
 void exec_input_eof(struct exec *x);

@@ -182,18 +182,20 @@ static uint64_t credit_of(const struct wire_frame *f)
 
 static void on_forget(struct init *in, const struct wire_frame *f)
 {
-	struct wire_reader rd = wire_reader(f->p, f->len);
-	struct wire_value v;
-	uint64_t number = 0;
-	struct exec *x;
+	struct exec *x = exec_by_number(in, wire_find_u64(f->p, f->len, F_EXEC, 0));
 
-	while (wire_next(&rd, &v, NULL) > 0)
-		if (v.tag == F_EXEC)
-			wire_u64(&v, UINT32_MAX, &number, NULL);
-	x = exec_by_number(in, number);
 	if (x && x->closed)
 		exec_forget(x);
 }
+
+static void on_disown(struct init *in, const struct wire_frame *f)
+{
+	struct exec *x = exec_by_number(in, wire_find_u64(f->p, f->len, F_EXEC, 0));
+
+	if (x)
+		exec_disown(x);
+}
+
 
 static void on_channel(struct init *in, const struct wire_frame *f)
 {
@@ -275,8 +277,15 @@ static void keeper_frame(struct conn *c, const struct wire_frame *f)
 	case WM_FORGET:
 		on_forget(in, f);
 		break;
+	case WM_DISOWN:
+		on_disown(in, f);
+		break;
 	case WM_STOP:
 		on_stop(in);
+		break;
+	case WM_PARK:
+		if (!in->stopping)
+			init_park(in);
 		break;
 	default:
 		on_channel(in, f);
@@ -293,15 +302,16 @@ static void free_conn_cb(struct loop_deferred *d)
 	free(CONTAINER_OF(d, struct old_conn, free_later));
 }
 
-static void keeper_gone(struct init *in, struct conn *c)
+void keeper_gone(struct init *in, struct conn *c)
 {
 	struct old_conn *o = CONTAINER_OF(c, struct old_conn, c);
 
 	conn_close(c);
 	if (in->keeper == c) {
 		in->keeper = NULL;
-		exec_drop_subs(in);
-		if (in->orphan_ms)
+		if (!in->parked)
+			exec_drop_subs(in);
+		if (in->orphan_ms && !in->parked)
 			loop_timer_set(in->loop, &in->orphan,
 				clock_mono_ns() + (int64_t)in->orphan_ms * NS_PER_MS);
 	}

@@ -522,6 +522,8 @@ int req_checkpoint(struct client *c, const struct wire_frame *f, struct buf *out
 	auto_free char *message = NULL;
 	uint64_t number;
 
+	if (field_u64(f, F_FLAGS, 0) & SAVE_FULL)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "programs cannot be saved so far");
 	if (field_str(f, F_MSG, 4096, &message, err) < 0 ||
 		box_checkpoint(c->k, CKPT_MANUAL, message, NULL, &number, err) < 0)
 		return -1;
@@ -681,6 +683,8 @@ int req_fork_point(struct client *c, const struct wire_frame *f, struct buf *out
 	uint64_t number;
 	char from[64];
 
+	if (field_u64(f, F_FLAGS, 0) & SAVE_FULL)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "programs cannot be saved so far");
 	if (field_str(f, F_REF, 64, &ref, err) < 0 || box_point(c->k, ref, &number, err) < 0)
 		return -1;
 	snprintf(from, sizeof(from), "%s@%llu", c->k->id.s, (unsigned long long)number);

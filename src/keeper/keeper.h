@@ -201,6 +201,9 @@ int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, 
 int req_prune(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_fork_point(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 
+/* memory.c */
+int memory_possible(const struct keeper *k, struct den_err *err);
+
 /* compare.c */
 int req_diff(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_merge(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);

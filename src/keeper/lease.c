@@ -81,6 +81,7 @@ static int act(struct keeper *k, uint64_t action, const char *why, struct den_er
 {
 	switch (action) {
 	case LEASE_PAUSE:
+	case LEASE_PAUSE_DISK:
 		set_reason(k, why);
 		if (box_pause(k, true, err) == 0)
 			return 0;

@@ -182,7 +182,9 @@ static int req_wait(struct client *c, const struct wire_frame *f, struct buf *ou
 
 static int req_pause(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
-	(void)f, (void)out;
+	(void)out;
+	if (field_u64(f, F_FLAGS, 0) & SAVE_FULL)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "programs cannot be saved so far");
 	return box_pause(c->k, true, err);
 }
 

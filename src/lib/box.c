@@ -251,6 +251,7 @@ static bool done_before(uint8_t type, const struct den_err *err)
 	case WM_STOP:
 	case WM_PAUSE:
 	case WM_RESUME:
+	case WM_HIBERNATE:
 		return err->code == DEN_CONFLICT;
 	default:
 		return false;
@@ -260,7 +261,7 @@ static bool done_before(uint8_t type, const struct den_err *err)
 /* May be asked again of a new keeper when the old one may have done it before it died. */
 static bool may_repeat(uint8_t type)
 {
-	return type != WM_CREATE && type != WM_ROLLBACK && type != WM_MERGE_END;
+	return type != WM_CREATE && type != WM_ROLLBACK && type != WM_MERGE_END && type != WM_BAKE;
 }
 
 /* Before something that cannot be asked for twice: a keeper may be leaving just now, and then the
@@ -330,7 +331,7 @@ int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t mo
 
 /* ---- life ---- */
 
-static int spec_from(const struct den_box_spec *in, const char *from, struct buf *out, struct den_err *err)
+static int spec_from(const struct den_box_spec *in, const char *from, bool full, struct buf *out, struct den_err *err)
 {
 	struct box_mount mounts[SPEC_MAX_MOUNTS];
 	struct box_spec s = {
@@ -350,7 +351,7 @@ static int spec_from(const struct den_box_spec *in, const char *from, struct buf
 		.disk = in->disk,
 		.nofile = in->nofile,
 		.max_runtime_ms = in->max_runtime_ms,
-		.flags = in->ephemeral ? BOX_EPHEMERAL : 0,
+		.flags = (in->ephemeral ? BOX_EPHEMERAL : 0U) | (full ? BOX_FULL : 0U),
 		.policy = (char *)in->policy,
 		.policy_name = (char *)in->policy_name,
 		.publish = (char **)in->publish,
@@ -421,19 +422,19 @@ int den_box_create(
 {
 	auto_buf req = { 0 };
 
-	if (spec_from(spec, NULL, &req, err) < 0 || create(d, &req, ret, err) < 0)
+	if (spec_from(spec, NULL, false, &req, err) < 0 || create(d, &req, ret, err) < 0)
 		return -1;
 	(*ret)->owner = spec->ephemeral;
 	return 0;
 }
 
-int box_create_from(struct den *d, const char *from, const struct den_box_spec *over, struct den_box **ret,
+int box_create_from(struct den *d, const char *from, bool full, const struct den_box_spec *over, struct den_box **ret,
 	struct den_err *err)
 {
 	static const struct den_box_spec nothing = { .size = sizeof(nothing) };
 	auto_buf req = { 0 };
 
-	if (spec_from(over ? over : &nothing, from, &req, err) < 0 || create(d, &req, ret, err) < 0)
+	if (spec_from(over ? over : &nothing, from, full, &req, err) < 0 || create(d, &req, ret, err) < 0)
 		return -1;
 	(*ret)->owner = over && over->ephemeral;
 	return 0;

@@ -40,6 +40,8 @@ static int checkpoint_read(const char *p, size_t n, struct den_checkpoint *c, st
 		case F_TURN: c->turn = u; break;
 		case F_SIZE: c->size = u; break;
 		case F_HEAD: c->head = u; break;
+		case F_FULL: c->full = u; break;
+		case F_IMAGES: c->memory = u; break;
 		case F_KIND: c->kind = s; break;
 		case F_MSG: c->message = s; break;
 		case F_ORIGIN: c->origin = s; break;
@@ -164,8 +166,18 @@ int den_box_fork(struct den_box *box, const char *ref, const char *name, struct 
 
 	if (fork_point(box, ref, &from, err) < 0)
 		return -1;
-	return box_create_from(box->d, from, &(struct den_box_spec){ .size = sizeof(struct den_box_spec), .name = name },
+	return box_create_from(box->d, from, false, &(struct den_box_spec){ .size = sizeof(struct den_box_spec), .name = name },
 		ret, err);
+}
+
+int box_fork_check(const struct den_box_spec *over, struct den_err *err)
+{
+	if (over && (over->template_name || over->wall || over->net || over->hostname || over->user || over->workdir ||
+			    over->env || over->n_mounts || over->cpu_milli || over->memory || over->pids || over->disk ||
+			    over->nofile || over->max_runtime_ms || over->history || over->publish))
+		return den_fail(err, DEN_INVALID, 0,
+			"a fork has its limits, template and all but name, owner, labels, lease and policy from its box");
+	return 0;
 }
 
 int den_box_fork_as(struct den_box *box, const char *ref, const struct den_box_spec *over, struct den_box **ret,
@@ -173,14 +185,9 @@ int den_box_fork_as(struct den_box *box, const char *ref, const struct den_box_s
 {
 	auto_free char *from = NULL;
 
-	if (over && (over->template_name || over->wall || over->net || over->hostname || over->user || over->workdir ||
-			    over->env || over->n_mounts || over->cpu_milli || over->memory || over->pids || over->disk ||
-			    over->nofile || over->max_runtime_ms || over->history || over->publish))
-		return den_fail(err, DEN_INVALID, 0,
-			"a fork has its limits, template and all but name, owner, labels, lease and policy from its box");
-	if (fork_point(box, ref, &from, err) < 0)
+	if (box_fork_check(over, err) < 0 || fork_point(box, ref, &from, err) < 0)
 		return -1;
-	return box_create_from(box->d, from, over, ret, err);
+	return box_create_from(box->d, from, false, over, ret, err);
 }
 
 int den_box_try(struct den_box *box, const char *ref, struct den_box **ret, struct den_err *err)
@@ -189,7 +196,7 @@ int den_box_try(struct den_box *box, const char *ref, struct den_box **ret, stru
 
 	if (fork_point(box, ref, &from, err) < 0)
 		return -1;
-	return box_create_from(box->d, from,
+	return box_create_from(box->d, from, false,
 		&(struct den_box_spec){ .size = sizeof(struct den_box_spec), .ephemeral = true }, ret, err);
 }
 

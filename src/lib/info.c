@@ -61,6 +61,9 @@ static void info_fill(struct den_box_info *p, const struct box_info *i, struct d
 		.on_idle = lease_action_str[on_idle],
 		.active_ms = i->active_ms,
 		.turn = i->turn,
+		.on_disk = i->on_disk,
+		.hibernated = i->on_disk == ON_DISK_FILES,
+		.restores = i->restores,
 	};
 }
 

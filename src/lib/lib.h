@@ -78,9 +78,10 @@ int den_need_state(struct den *d, bool create, struct den_err *err);
 
 /* box.c */
 int box_connect(struct den_box *box, struct den_err *err);
-/* A fork: from is "ID@N"; over may be NULL. */
-int box_create_from(struct den *d, const char *from, const struct den_box_spec *over, struct den_box **ret,
+/* A fork: from is "ID@N"; over may be NULL; full: with its programs. */
+int box_create_from(struct den *d, const char *from, bool full, const struct den_box_spec *over, struct den_box **ret,
 	struct den_err *err);
+int box_fork_check(const struct den_box_spec *over, struct den_err *err); /* nothing but what a fork may have */
 struct den_box *box_new(struct den *d, struct den_err *err);
 int box_take_conn(struct den_box *box, int fd, struct den_err *err);
 /* Sends a request and waits; *out (may be NULL) gets the answer's fields. */

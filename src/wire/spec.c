@@ -107,7 +107,7 @@ static const struct row box_rows[] = {
 	U64(F_ON_IDLE, box_spec, on_idle, LEASE_ACTIONS - 1),
 };
 
-const char *const lease_action_str[] = { "", "delete", "pause", "stop" };
+const char *const lease_action_str[] = { "", "delete", "pause", "stop", "pause-disk" };
 static_assert(ARRAY_SIZE(lease_action_str) == LEASE_ACTIONS, "an action has no name");
 
 int lease_action_parse(const char *text, uint64_t *ret, struct den_err *err)
@@ -121,7 +121,7 @@ int lease_action_parse(const char *text, uint64_t *ret, struct den_err *err)
 			*ret = i;
 			return 0;
 		}
-	return den_fail(err, DEN_INVALID, 0, "'%.30s' cannot be done with a box then: delete, pause or stop", text);
+	return den_fail(err, DEN_INVALID, 0, "'%.30s' cannot be done with a box then: delete, pause, pause-disk or stop", text);
 }
 
 int labels_check(char *const *labels, struct den_err *err)
@@ -259,6 +259,9 @@ static const struct row info_rows[] = {
 	U64(F_GENERATION, box_info, generation, 0),
 	U64(F_ACTIVE_MS, box_info, active_ms, 0),
 	U64(F_TURN, box_info, turn, 0),
+	U64(F_ON_DISK, box_info, on_disk, 0),
+	U64(F_IMAGES, box_info, images, 0),
+	U64(F_RESTORES, box_info, restores, 0),
 };
 
 void box_info_put(struct buf *b, const struct box_info *i)

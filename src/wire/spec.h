@@ -19,7 +19,9 @@ enum box_flags {
 	BOX_EPHEMERAL = 1 << 0, /* deleted when the connection that created it ends */
 	/* nobody asked for the pids limit: do without where there is none */
 	BOX_PIDS_DEFAULT = 1 << 1,
-	BOX_KEEP_FLAGS = BOX_EPHEMERAL | BOX_PIDS_DEFAULT,
+	BOX_FULL = 1 << 2, /* with `from`: its programs, too */
+	BOX_SEED = 1 << 3, /* of a template: nobody uses it, boxes are made of it */
+	BOX_KEEP_FLAGS = BOX_EPHEMERAL | BOX_PIDS_DEFAULT | BOX_FULL | BOX_SEED,
 };
 
 struct box_mount {
@@ -50,7 +52,7 @@ struct box_spec {
 	uint64_t on_expire, on_idle;	/* enum lease_action */
 };
 /* What happens at the end of a lease. */
-enum lease_action { LEASE_DEFAULT, LEASE_DELETE, LEASE_PAUSE, LEASE_STOP, LEASE_ACTIONS };
+enum lease_action { LEASE_DEFAULT, LEASE_DELETE, LEASE_PAUSE, LEASE_STOP, LEASE_PAUSE_DISK, LEASE_ACTIONS };
 extern const char *const lease_action_str[LEASE_ACTIONS];
 /* NULL: LEASE_DEFAULT */
 int lease_action_parse(const char *text, uint64_t *ret, struct den_err *err);
@@ -72,6 +74,8 @@ void box_spec_free(struct box_spec *s);
  *   CREATING -> RUNNING   box_up()          init said hello; limits are in force
  *   RUNNING  -> PAUSED    box_pause()       cgroup frozen
  *   PAUSED   -> RUNNING   box_resume()
+ *   RUNNING  -> PAUSED, on disk  memory_pause(), box_hibernate()  no process left; any use brings it back
+ *   PAUSED, on disk -> RUNNING  box_wake()
  *   RUNNING, PAUSED -> STOPPED  box_down()  no process left; the file system stays
  *   STOPPED  -> RUNNING   box_up()
  *   any      -> DELETING  box_delete()      written first, so that a crash here is finished by gc
@@ -99,7 +103,11 @@ struct box_info {
 	uint64_t generation;	       /* of its policy */
 	int64_t active_ms;	       /* when it was last seen busy */
 	uint64_t turn;
+	uint64_t on_disk;  /* enum on_disk: PAUSED, and nothing of it is there but files */
+	uint64_t images;   /* ON_DISK_FULL: the checkpoint that it comes back from */
+	uint64_t restores; /* how often its programs were brought back */
 };
+enum on_disk { ON_DISK_NOT, ON_DISK_FULL, ON_DISK_FILES };
 void box_info_put(struct buf *b, const struct box_info *i);
 int box_info_get(const char *p, size_t n, struct box_info *ret, struct den_err *err);
 void box_info_free(struct box_info *i);

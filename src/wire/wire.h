@@ -44,7 +44,7 @@ enum wire_type {
 	WM_CREATE,	/* box spec */
 	WM_START,
 	WM_STOP,		/* F_GRACE_MS */
-	WM_PAUSE,
+	WM_PAUSE,	/* F_FLAGS: enum save_flags */
 	WM_RESUME,
 	WM_DELETE,	/* F_FLAGS bit 0: force */
 	WM_INFO,		/* -> F_RECORD: box info */
@@ -56,7 +56,8 @@ enum wire_type {
 	WM_WAIT,		/* answered when the box is no longer running */
 	/* channels */
 	WM_EXEC,		/* exec spec; keeper-init: with SCM_RIGHTS, see keeper/exec.c */
-	WM_ATTACH,	/* F_PID or F_TAG or F_EXEC, F_OFF_OUT, F_OFF_ERR, F_CREDIT, F_FLAGS: enum attach_flags */
+	WM_ATTACH,	/* F_PID or F_TAG or F_EXEC, F_OFF_OUT, F_OFF_ERR, F_CREDIT, F_FLAGS: enum attach_flags;
+			   keeper-init: F_SIZE: stdin that was passed on and not credited */
 	WM_STARTED,	/* F_PID, F_EXEC, F_OFF_OUT, F_OFF_ERR: first offset that follows */
 	WM_OUT,		/* data */
 	WM_ERR,		/* data */
@@ -72,12 +73,12 @@ enum wire_type {
 	WM_FORGET,	/* keeper-init: F_EXEC: drop what is kept of an ended exec */
 	/* history: channel 0. Those marked S have a stream: a socket travels with the request, and what
 	 * comes back on it is frames (WM_OUT with data, WM_RECORD with fields), then WM_OK or WM_FAIL. */
-	WM_CHECKPOINT,	/* F_MSG -> F_NUMBER */
+	WM_CHECKPOINT,	/* F_MSG, F_FLAGS: enum save_flags -> F_NUMBER */
 	WM_LOG,		/* -> F_RECORD per checkpoint (WM_RECORD frames) */
 	WM_TAG,		/* F_REF, F_TAG, F_FLAGS bit 0: remove */
-	WM_ROLLBACK,	/* F_REF, or F_COUNT turns -> F_NUMBER: what was present before */
+	WM_ROLLBACK,	/* F_REF, or F_COUNT turns, F_FLAGS: enum rollback_flags -> F_NUMBER: what was present before */
 	WM_PRUNE,	/* F_TIMEOUT_MS, F_FLAGS bit 0: all -> F_COUNT */
-	WM_FORK_POINT,	/* F_REF -> F_FROM "ID@N" for a create; it cannot be thinned for a minute */
+	WM_FORK_POINT,	/* F_REF, F_FLAGS: enum save_flags -> F_FROM "ID@N" for a create; it cannot be thinned for a minute */
 	WM_DIFF,		/* S: F_REF, F_REF2, F_FLAGS: enum diff_form */
 	WM_MERGE,	/* S: F_FROM "ID@N", F_RULE and F_CHOICE pairs -> records: conflicts, counts; a layer */
 	WM_MERGE_END,	/* F_FLAGS: enum merge_end -> F_NUMBER of one that is done */
@@ -113,8 +114,22 @@ enum wire_type {
 	WM_LEASE,	/* F_EXPIRES_MS, F_ON_EXPIRE, F_IDLE_MS, F_ON_IDLE (absent: as it is), F_FLAGS bit 0: extend */
 	WM_LABEL,	/* F_LABEL each: instead of those it has */
 	WM_RESOLVE,	/* clerk: F_REF: name or prefix of an id -> F_ID */
+	/* programs on disk: keeper and init, init/park.c */
+	WM_PARK,		/* init answers the same and lets go of all that is from outside */
+	WM_WAKE,		/* F_FLAGS: enum wake_fds, which come with it; F_MEMORY: the limit */
+	WM_DISOWN,	/* F_EXEC: it no longer ends with its client */
+	/* the same, for clients. Those that save answer F_NUMBER, F_SIZE, F_FROZEN_US, F_UNSAVED each */
+	WM_HIBERNATE,
+	WM_BAKE,		/* clerk: F_NAME: a template, F_FROM "ID@N" */
 	WM_TYPES,
 };
+
+/* What comes with WM_WAKE, in this order. */
+enum wake_fds { WAKE_LISTEN = 1 << 0, WAKE_MEMINFO = 1 << 1, WAKE_MEMUSE = 1 << 2 };
+/* F_FLAGS of WM_CHECKPOINT, WM_FORK_POINT, and of WM_PAUSE, which then goes to disk. */
+enum save_flags { SAVE_FULL = 1 << 0 };
+/* F_FLAGS of WM_ROLLBACK. */
+enum rollback_flags { ROLLBACK_DISK = 1 << 0 /* files alone */ };
 
 /* One namespace of fields for all messages, so that one number means one thing everywhere. The
  * numbers are stored in the database inside box specs: append only. */
@@ -145,6 +160,8 @@ enum wire_field {
 	/* for servers */
 	F_OWNER, F_LABEL, F_EXPIRES_MS, F_ON_EXPIRE, F_IDLE_MS, F_ON_IDLE, F_ACTIVE_MS,
 	F_REAL, F_LINK_MODE, F_XATTR,
+	/* programs on disk */
+	F_FROZEN_US, F_UNSAVED, F_ON_DISK, F_RESTORES, F_IMAGES, F_FULL,
 	WIRE_FIELDS,
 };
 
