@@ -177,7 +177,7 @@ static pid_t clone_box(struct launch *l, int cgroup_fd, int *pidfd)
 }
 
 /* Success is the end of the pipe at exec; anything else is the child's report. */
-static int await_exec(int fd, struct den_err *err)
+static int await_exec(const struct launch_kind *kind, int fd, struct den_err *err)
 {
 	struct launch_msg m;
 	ssize_t n;
@@ -191,7 +191,8 @@ static int await_exec(int fd, struct den_err *err)
 		return den_fail(err, DEN_INTERNAL, 0, "the box died while it was being built");
 	m.err.msg[sizeof(m.err.msg) - 1] = '\0';
 	*err = m.err;
-	return den_wrap(err, "build box (%s)", launch_stage_name(m.step));
+	return den_wrap(err, "build box (%s)",
+		m.step >= 0 && m.step < kind->n_stages ? kind->stages[m.step].name : "start");
 }
 
 static int clone_failed(struct den_err *err)
@@ -221,7 +222,7 @@ static int run_launch(struct launch *l, struct cgroup *cg, int go[2], int status
 	if (idmap_write(pid, l->plan, err) < 0 ||
 		(l->plan->ids == IDS_MAPPED && map_layers(l, pid, err) < 0) ||
 		fd_write_all(go[1], "g", 1, err) < 0 || l->plan->cloned(pid, l->plan->user, err) < 0 ||
-		fd_write_all(go[1], "x", 1, err) < 0 || await_exec(status[0], err) < 0) {
+		fd_write_all(go[1], "x", 1, err) < 0 || await_exec(l->kind, status[0], err) < 0) {
 		kill(pid, SIGKILL);
 		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 			;
@@ -234,11 +235,19 @@ static int run_launch(struct launch *l, struct cgroup *cg, int go[2], int status
 
 int container_launch(const struct plan *p, struct cgroup *cg, struct wall_box *ret, struct den_err *err)
 {
+	return launch_box(p, cg, &launch_container, NULL, ret, err);
+}
+
+int launch_box(const struct plan *p, struct cgroup *cg, const struct launch_kind *kind, void *own,
+	struct wall_box *ret, struct den_err *err)
+{
 	struct launch *l = mem_alloc(sizeof(*l));
 	int go[2] = { -1, -1 }, status[2] = { -1, -1 };
 	bool ok;
 
 	launch_init(l, p);
+	l->kind = kind;
+	l->own = own;
 	ok = pipe2(go, O_CLOEXEC) == 0 && pipe2(status, O_CLOEXEC) == 0;
 	if (!ok)
 		den_fail_sys(err, errno, "pipe");
@@ -248,6 +257,7 @@ int container_launch(const struct plan *p, struct cgroup *cg, struct wall_box *r
 	if (p->owners && p->ids == IDS_SHIFTED)
 		l->owners_fd = open(p->owners, O_RDONLY | O_CLOEXEC);
 	ok = ok && open_init(l, err) == 0 && (!l->root || open_as_root(l, err) == 0);
+	ok = ok && (!kind->gather || kind->gather(l, err) == 0);
 	if (ok && cg)
 		ok = cgroup_join_fds(cg, cgroup_into_fd(cg) >= 0, l->cg_fds, &l->n_cg_fds, err) == 0;
 	if (ok && cg && p->spec->memory)

@@ -7,6 +7,22 @@
 #define DEVICES 6
 #define CG_FDS_MAX 8
 
+struct launch;
+
+/* One step of the child's way from clone3() to its program. */
+struct launch_stage {
+	const char *name;
+	int (*run)(struct launch *l, struct den_err *err);
+};
+
+/* What a wall that is built like this one does in its own way. */
+struct launch_kind {
+	const struct launch_stage *stages;
+	int n_stages;
+	/* In the keeper, before the clone: opens and makes what only its stages need. NULL: nothing. */
+	int (*gather)(struct launch *l, struct den_err *err);
+};
+
 /*
  * Everything the child needs, gathered before clone3(): between clone and exec nothing is
  * allocated. Descriptors are opened by whoever may: as root the keeper opens them (the state
@@ -15,6 +31,8 @@
  */
 struct launch {
 	const struct plan *plan;
+	const struct launch_kind *kind;
+	void *own;			 /* of another wall, see gather() */
 	bool root;			 /* the keeper is host root */
 	int go_fd, err_fd;		 /* the child waits on one and reports on the other */
 	int cg_fds[CG_FDS_MAX], n_cg_fds;
@@ -43,8 +61,21 @@ struct launch {
 
 /* stage.c: runs in the child and does not return. */
 void launch_child(struct launch *l) __attribute__((noreturn));
-/* The name of a stage, for messages. */
-const char *launch_stage_name(int step);
+/* The keeper's side; `own` is for the stages of that kind. */
+int launch_box(const struct plan *p, struct cgroup *cg, const struct launch_kind *kind, void *own,
+	struct wall_box *ret, struct den_err *err);
+extern const struct launch_kind launch_container;
+
+/* stage.c: stages that every kind has */
+int stage_wait(struct launch *l, struct den_err *err);
+int stage_ids(struct launch *l, struct den_err *err);
+int stage_cgroup(struct launch *l, struct den_err *err);
+int stage_session(struct launch *l, struct den_err *err);
+int stage_hostname(struct launch *l, struct den_err *err);
+int stage_loopback(struct launch *l, struct den_err *err);
+int stage_limits(struct launch *l, struct den_err *err);
+extern const int caps_kept[];
+extern const int n_caps_kept;
 
 /* rootfs.c: stages that build the file system */
 int stage_layers(struct launch *l, struct den_err *err);
@@ -64,6 +95,7 @@ int open_lowers(struct launch *l, struct den_err *err);
 int open_run(struct launch *l, struct den_err *err);
 /* Detached mount of a path (not recursive). */
 int mount_clone(int dirfd, const char *path, struct den_err *err);
+int mount_attach(int fd, const char *at, struct den_err *err);
 
 struct launch_msg {
 	int step;

@@ -59,7 +59,7 @@ int mount_clone(int dirfd, const char *path, struct den_err *err)
 	return fd < 0 ? den_fail_sys(err, errno, "take '%s' along", path) : fd;
 }
 
-static int attach(int fd, const char *at, struct den_err *err)
+int mount_attach(int fd, const char *at, struct den_err *err)
 {
 	if (syscall(SYS_move_mount, fd, "", AT_FDCWD, at, MOVE_MOUNT_F_EMPTY_PATH) < 0)
 		return den_fail_sys(err, errno, "mount at '%s'", at);
@@ -208,10 +208,10 @@ int stage_layers(struct launch *l, struct den_err *err)
 		char name[16];
 
 		snprintf(name, sizeof(name), "l%d", i);
-		if (mkdir(name, 0700) < 0 || attach(l->lower_fd[i], name, err) < 0)
+		if (mkdir(name, 0700) < 0 || mount_attach(l->lower_fd[i], name, err) < 0)
 			return den_wrap(err, "layer %d", i);
 	}
-	if (attach(l->upper_fd, "up", err) < 0)
+	if (mount_attach(l->upper_fd, "up", err) < 0)
 		return -1;
 	for (size_t t = 0; t < l->plan->n_trees; t++) {
 		int n = 0;
@@ -324,7 +324,7 @@ static int make_devices(struct launch *l, struct den_err *err)
 		return -1;
 	for (int i = 0; i < DEVICES; i++) {
 		snprintf(path, sizeof(path), "/dev/%s", device_names[i]);
-		if (make_file(path, err) < 0 || attach(l->device_fd[i], path, err) < 0)
+		if (make_file(path, err) < 0 || mount_attach(l->device_fd[i], path, err) < 0)
 			return -1;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(links); i++)
@@ -387,7 +387,7 @@ static int mount_run(struct launch *l, struct den_err *err)
 		return -1;
 	if (syscall(SYS_mount_setattr, l->run_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)
 		return den_fail_sys(err, errno, "protect /run/den");
-	return attach(l->run_fd, "/run/den", err);
+	return mount_attach(l->run_fd, "/run/den", err);
 }
 
 /* Where systems keep the certificates that programs trust. A box that has none of these files has
@@ -412,7 +412,7 @@ int stage_trust(struct launch *l, struct den_err *err)
 
 int stage_system(struct launch *l, struct den_err *err)
 {
-	if (make_dir("/proc", 0555, err) < 0 || attach(l->proc_fd, "/proc", err) < 0)
+	if (make_dir("/proc", 0555, err) < 0 || mount_attach(l->proc_fd, "/proc", err) < 0)
 		return -1;
 	if (make_sys(l, err) < 0 || make_devices(l, err) < 0)
 		return -1;
@@ -455,7 +455,7 @@ int stage_shares(struct launch *l, struct den_err *err)
 		if (syscall(SYS_mount_setattr, l->mount_fd[i], "", AT_EMPTY_PATH | AT_RECURSIVE,
 			    &attr, sizeof(attr)) < 0)
 			return den_fail_sys(err, errno, "protect mount '%s'", m->box);
-		if (attach(l->mount_fd[i], m->box, err) < 0)
+		if (mount_attach(l->mount_fd[i], m->box, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -542,11 +542,11 @@ int stage_mask(struct launch *l, struct den_err *err)
 	}
 	if (syscall(SYS_mount_setattr, l->proc_file_fd[0], "", AT_EMPTY_PATH, &ro,
 		    sizeof(ro)) < 0 ||
-		attach(l->proc_file_fd[0], "/proc/sys/kernel/random/boot_id", err) < 0)
+		mount_attach(l->proc_file_fd[0], "/proc/sys/kernel/random/boot_id", err) < 0)
 		return den_wrap(err, "boot_id");
 	if (l->plan->spec->memory && (syscall(SYS_mount_setattr, l->proc_file_fd[1], "",
 					      AT_EMPTY_PATH, &ro, sizeof(ro)) < 0 ||
-					     attach(l->proc_file_fd[1], "/proc/meminfo", err) < 0))
+					     mount_attach(l->proc_file_fd[1], "/proc/meminfo", err) < 0))
 		return den_wrap(err, "meminfo");
 	return 0;
 }

@@ -30,14 +30,15 @@
  * SYS_ADMIN (mounts, namespaces), NET_ADMIN (nftables and routes are kernel code that attackers
  * like), SYS_PTRACE (init), SYS_MODULE, SYS_RAWIO, SYS_TIME, SYS_BOOT, SYS_RESOURCE, BPF, PERFMON
  * and what else the kernel grants to nobody in a user namespace. */
-static const int caps_kept[] = { CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
+const int caps_kept[] = { CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
 	CAP_FSETID, CAP_KILL, CAP_SETGID, CAP_SETUID, CAP_SETPCAP, CAP_NET_BIND_SERVICE,
 	CAP_NET_RAW, CAP_SYS_CHROOT, CAP_MKNOD, CAP_AUDIT_WRITE, CAP_SETFCAP, CAP_IPC_OWNER,
 	CAP_LEASE };
+const int n_caps_kept = ARRAY_SIZE(caps_kept);
 
 /* Waits until the keeper has written the id maps and mapped the layers; later, until it has written
  * down who we are. If it dies instead, so do we. */
-static int stage_wait(struct launch *l, struct den_err *err)
+int stage_wait(struct launch *l, struct den_err *err)
 {
 	char c;
 	ssize_t n;
@@ -48,7 +49,7 @@ static int stage_wait(struct launch *l, struct den_err *err)
 	return n == 1 ? 0 : den_fail(err, DEN_INTERNAL, 0, "the keeper went away");
 }
 
-static int stage_ids(struct launch *l, struct den_err *err)
+int stage_ids(struct launch *l, struct den_err *err)
 {
 	if (setresgid(0, 0, 0) < 0 || (l->plan->ids != IDS_SINGLE && setgroups(0, NULL) < 0) ||
 		setresuid(0, 0, 0) < 0)
@@ -58,7 +59,7 @@ static int stage_ids(struct launch *l, struct den_err *err)
 	return 0;
 }
 
-static int stage_cgroup(struct launch *l, struct den_err *err)
+int stage_cgroup(struct launch *l, struct den_err *err)
 {
 	for (int i = 0; i < l->n_cg_fds; i++)
 		if (write(l->cg_fds[i], "0", 1) != 1)
@@ -69,7 +70,7 @@ static int stage_cgroup(struct launch *l, struct den_err *err)
 	return 0;
 }
 
-static int stage_session(struct launch *l, struct den_err *err)
+int stage_session(struct launch *l, struct den_err *err)
 {
 	/* by the keeper; exec would keep that */
 	static const int ignored[] = { SIGPIPE, SIGHUP, SIGINT };
@@ -85,13 +86,13 @@ static int stage_session(struct launch *l, struct den_err *err)
 	return 0;
 }
 
-static int stage_hostname(struct launch *l, struct den_err *err)
+int stage_hostname(struct launch *l, struct den_err *err)
 {
 	return sethostname(l->hostname, strlen(l->hostname)) < 0 ?
 		den_fail_sys(err, errno, "hostname") : 0;
 }
 
-static int stage_loopback(struct launch *l, struct den_err *err)
+int stage_loopback(struct launch *l, struct den_err *err)
 {
 	struct ifreq r = { .ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING };
 	auto_fd fd = -1;
@@ -124,7 +125,7 @@ static int stage_time(struct launch *l, struct den_err *err)
 	return 0;
 }
 
-static int stage_limits(struct launch *l, struct den_err *err)
+int stage_limits(struct launch *l, struct den_err *err)
 {
 	/* A crash in the box must not start the host's core dump handler: 1 is the kernel's word
 	 * for "no dump, not even to a pipe". */
@@ -261,10 +262,7 @@ static int stage_exec(struct launch *l, struct den_err *err)
 	return den_fail_sys(err, errno, "execute init");
 }
 
-static const struct {
-	const char *name;
-	int (*run)(struct launch *l, struct den_err *err);
-} stages[] = {
+static const struct launch_stage stages[] = {
 	{ "wait", stage_wait },		/* the maps must be there before anything else */
 	{ "ids", stage_ids },
 	{ "cgroup", stage_cgroup },	/* before anything costs: limits are in force from here */
@@ -288,17 +286,14 @@ static const struct {
 	{ "exec", stage_exec },
 };
 
-const char *launch_stage_name(int step)
-{
-	return step >= 0 && step < (int)ARRAY_SIZE(stages) ? stages[step].name : "start";
-}
+const struct launch_kind launch_container = { stages, ARRAY_SIZE(stages), NULL };
 
 void launch_child(struct launch *l)
 {
 	struct launch_msg m = { 0 };
 
-	for (l->step = 0; l->step < (int)ARRAY_SIZE(stages); l->step++) {
-		if (stages[l->step].run(l, &m.err) < 0) {
+	for (l->step = 0; l->step < l->kind->n_stages; l->step++) {
+		if (l->kind->stages[l->step].run(l, &m.err) < 0) {
 			m.step = l->step;
 			(void)!write(l->err_fd, &m, sizeof(m));
 			break;
