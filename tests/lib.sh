@@ -2,7 +2,7 @@
 #   DEN        the executable        DEN_STATE  an empty state directory of the test's own
 #   TMP        a scratch directory   ATTACKS    the programs that run inside a box
 #   VARIANT    root, user or range   TESTS      this folder
-#   PROGRAMS   programs that link libden
+#   PROGRAMS   programs that link libden     MEMORY     the program that is carried, see memory/memory.h
 # A test is a function that ends with status 0. It runs under `set -e`: a command that fails ends it.
 set -eEu
 
