@@ -136,10 +136,30 @@ void work_run(struct keeper *k); /* all that is due and in line; not from inside
 void work_due(struct keeper *k); /* the same, at its end */
 bool work_waits(struct client *c, const struct wire_frame *f); /* true: it was put in line, or dropped */
 
-/* box.c */
-int box_open(struct keeper *k, const struct box_id *id, struct den_err *err);
+/* up.c */
+/* The wall's plan of the box as it is, and what it points to. */
+struct kplan {
+	struct plan p;
+	struct plan_tree *trees;
+	char *init_path, *run_path, *volumes;
+};
+int plan_make(struct keeper *k, struct kplan *ret, struct den_err *err); /* ret is to be freed even then */
+void plan_free(struct kplan *kp);
+#define auto_plan __attribute__((cleanup(plan_free))) struct kplan
+int new_boot_id(struct keeper *k, struct den_err *err);
 int box_announce(struct keeper *k, struct den_err *err); /* boot id and times, if they are to be written first */
 int box_up(struct keeper *k, struct den_err *err);
+int watch_init(struct keeper *k, struct den_err *err); /* its end, and how long it may run */
+int meet_init(struct keeper *k, struct den_err *err);
+void set_detail(struct keeper *k);
+void tell_progress(const char *text, void *user);
+
+/* open.c */
+int box_open(struct keeper *k, const struct box_id *id, struct den_err *err);
+int listen_for_clients(struct keeper *k, struct den_err *err);
+void await_init(struct keeper *k); /* until it has said what it has; bounded */
+
+/* box.c */
 int box_stop(struct keeper *k, uint64_t grace_ms, struct den_err *err);
 int box_pause(struct keeper *k, bool on, struct den_err *err);
 int box_delete(struct keeper *k, struct den_err *err);
@@ -149,7 +169,6 @@ int box_empty_trash(struct store *s, const struct box_id *mine, struct den_err *
 void box_put_info(struct keeper *k, struct buf *b);
 bool box_is_up(const struct keeper *k);
 void answer_waiting(struct keeper *k); /* all who wait for the box's end */
-int listen_for_clients(struct keeper *k, struct den_err *err);
 
 /* create.c */
 int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err);

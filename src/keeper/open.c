@@ -1,0 +1,140 @@
+/* A keeper takes a box over: what still runs is adopted, what is half done is finished or undone. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "gate.h"
+#include "keeper.h"
+#include "place.h"
+
+int listen_for_clients(struct keeper *k, struct den_err *err)
+{
+	if (place_listen(k->boxfd, PLACE_KEEPER_SOCK, &k->listen.fd, err) < 0)
+		return -1;
+	return loop_add(k->loop, &k->listen, err);
+}
+
+static void owner_gone_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, owner_gone);
+	struct den_err err;
+
+	if (k->working)
+		k->delete_due = true;
+	else
+		(void)box_delete(k, &err);
+}
+
+/* A keeper before us died: take over what still runs, or settle what does not. */
+static int adopt(struct keeper *k, struct den_err *err)
+{
+	struct box_proc proc;
+	struct plan p = { .id = &k->id, .tag = k->store->tag, .spec = &k->row.info.spec };
+	int pidfd;
+
+	if (!store_proc_get(k->boxfd, &proc, &pidfd)) {
+		if (k->ops->adopt(&p, 0, -1, &k->wall, err) == 0)
+			k->ops->clean(&k->wall);
+		if (!box_is_up(k))
+			return 0;
+		k->row.info.state = BOX_STOPPED;
+		k->row.info.stopped_ms = clock_wall_ms();
+		free(k->row.info.reason);
+		k->row.info.reason = mem_strdup("its processes were gone when a keeper came to look");
+		feed_state(k, "box.stopped");
+		return box_save(k, err);
+	}
+	if (k->ops->adopt(&p, proc.pid, pidfd, &k->wall, err) < 0)
+		return -1;
+	if (!box_is_up(k)) /* died between starting init and writing that down */
+		k->row.info.state = BOX_RUNNING;
+	if (watch_init(k, err) < 0 || meet_init(k, err) < 0)
+		return -1;
+	gate_adopt(k);
+	if (k->row.info.spec.flags & BOX_EPHEMERAL) { /* its owner says so in a moment, or is gone too */
+		k->owner_gone.cb = owner_gone_cb;
+		loop_timer_set(k->loop, &k->owner_gone, clock_mono_ns() + OWNER_GONE_MS * NS_PER_MS);
+	}
+	return 0;
+}
+
+/* A throwaway box whose keeper died before it had a row: what is missing is not needed to end it. */
+static int row_missing(struct keeper *k, struct den_err *err)
+{
+	struct box_proc proc;
+	int pidfd;
+
+	if (!store_proc_get(k->boxfd, &proc, &pidfd))
+		return -1; /* err says not found */
+	close(pidfd);
+	k->row.slot = UINT64_MAX;
+	k->row.pending = -1;
+	k->row.info.spec.history = HISTORY_OFF;
+	k->row.info.spec.id = mem_strdup(k->id.s);
+	k->row.info.spec.wall = mem_strdup("container");
+	k->row.info.spec.user = mem_strdup("root");
+	k->row.info.spec.flags = BOX_EPHEMERAL;
+	k->row.info.spec.template_name = mem_strdup("host");
+	k->row.info.spec.net = mem_strdup("none");
+	k->row.info.state = BOX_RUNNING;
+	(void)err;
+	return 0;
+}
+
+/* Before clients are heard, what their requests refer to must be known. A frozen init cannot say. */
+void await_init(struct keeper *k)
+{
+	struct den_err err;
+	int64_t until = clock_mono_ns() + 5 * NS_PER_SEC;
+
+	while (k->init_up && !k->init_known && k->row.info.state != BOX_PAUSED && clock_mono_ns() < until)
+		if (loop_step(k->loop, 100, &err) < 0)
+			break;
+}
+
+/* A keeper died in the middle of a merge: what it had written of it goes. */
+static int finish_merge(struct keeper *k, struct den_err *err)
+{
+	uint64_t before;
+
+	/* kept first: others may have worked on since the mark was left */
+	return box_rollback(k, (uint64_t)k->row.pending, true, &before, err) < 0 ?
+		den_wrap(err, "undo a merge that was interrupted") : 0;
+}
+
+int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
+{
+	k->id = *id;
+	if (place_box(k->store->fd, id, &k->boxfd, err) < 0)
+		return -1;
+	if (store_box_lock(k->boxfd, &k->lock, err) < 0)
+		return -1;
+	if (!store_box_is(k->store, id, k->boxfd)) /* moved to the trash before we had the lock */
+		return den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; it was just deleted", id->s);
+	if (store_get(k->store, id, &k->row, err) < 0) {
+		if (err->code != DEN_NOT_FOUND || row_missing(k, err) < 0)
+			return -1;
+	} else {
+		k->row_written = true;
+	}
+	k->has_box = true;
+	k->ops = wall_find(k->row.info.spec.wall, err);
+	if (!k->ops)
+		return -1;
+	if (k->row.info.state == BOX_DELETING || k->row.info.state == BOX_CREATING) {
+		(void)box_delete(k, err);
+		return den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; it was being deleted", id->s);
+	}
+	if (adopt(k, err) < 0)
+		return -1;
+	if (k->row.work && home_pool(k, err) == 0 && home_make_base(k, err) == 0)
+		box_sweep_later(k);
+	box_print_load(k);
+	if (k->row.pending >= 0)
+		(void)finish_merge(k, err); /* else it could not even be deleted, to make room; the mark stays */
+	await_init(k);
+	return lease_overdue(k, err) < 0 ? -1 : listen_for_clients(k, err);
+}
