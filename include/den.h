@@ -91,7 +91,8 @@ struct den_options {
 	 * For a program that may touch neither the state directory nor start processes: whoever may hands it
 	 * connections. Gives a connected stream socket to the keeper of the box @id, or to a clerk of its own
 	 * (NULL). *ret_started: the keeper was started for it just now, so it says first whether it has the box.
-	 * A box that is not there is DEN_NOT_FOUND. With it the library opens no file and starts nothing. NULL:
+	 * A box that is not there is DEN_NOT_FOUND. "ready:SHAPE" instead of an id asks for a ready box of that
+	 * shape, taken from all others; DEN_NOT_FOUND: none, and one is made. With it the library opens no file and starts nothing. NULL:
 	 * the library does both itself.
 	 */
 	int (*dial)(const char *id, void *user, int *ret_fd, bool *ret_started, struct den_err *err);
@@ -651,6 +652,24 @@ struct den_pool_info {
  *  just tell); a larger @bytes grows it */
 int den_pool(struct den *d, const char *kind, uint64_t bytes, struct den_pool_info *ret,
 	struct den_err *err);
+
+/* ---- ready boxes ----------------------------------------------------------------------------- */
+
+/**
+ * den_ready_make() - build a box in advance, for whoever asks for one of its shape
+ *
+ * It runs, with nothing in it but its process 1, and is nobody's: no list of boxes has it. den_box_create() takes it
+ * when what it is asked for has the same shape: all of the spec but name (unless that is the host name), owner,
+ * labels, times, environment, user, workdir, nofile, max_runtime_ms and what the policy says. Then it is the box
+ * that was asked for, made at that moment. One that no longer is what would be made (the template is another) goes
+ * by itself. DEN_UNSUPPORTED: none can be made for that.
+ */
+int den_ready_make(struct den *d, const struct den_box_spec *spec, struct den_err *err);
+/** den_ready_list() - those that nobody has taken. @like: those of its shape; NULL: all. den_box_infos_free() */
+int den_ready_list(struct den *d, const struct den_box_spec *like, struct den_box_info **ret, size_t *n,
+	struct den_err *err);
+/** den_ready_drop() - throw one away, by its id */
+int den_ready_drop(struct den *d, const char *id, struct den_err *err);
 
 /* ---- templates ------------------------------------------------------------------------------- */
 

@@ -80,6 +80,8 @@ struct args {
 	const char *socket, *domain, *url, *tls_cert, *tls_key, *log, *org, *currency;
 	uint64_t quota_boxes, rate, workers;
 	bool tls_self_signed, no_templates;
+	char **warm;
+	bool stay, none;
 	/* the rest */
 	bool force, follow, once;
 	uint64_t interval;

@@ -91,7 +91,7 @@ void box_down(struct keeper *k, const char *reason)
 	answer_waiting(k);
 	if (k->row.info.spec.flags & BOX_EPHEMERAL && k->working)
 		k->delete_due = true;
-	else if (k->row.info.spec.flags & BOX_EPHEMERAL)
+	else if (k->row.info.spec.flags & BOX_EPHEMERAL || k->ready)
 		(void)box_delete(k, &err); /* does nothing when it is what called us */
 	keeper_leave_if_done(k);
 }

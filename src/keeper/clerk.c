@@ -314,6 +314,7 @@ int clerk_sweep(struct store *s, void (*removed)(const char *what, void *user), 
 			r = gc_box(&g, &id, err);
 	}
 	closedir(d);
+	ready_sweep(s, removed, user);
 	if (r == 0)
 		r = box_empty_trash(s, NULL, err);
 	if (r == 0)

@@ -78,7 +78,7 @@ static void late_row_cb(struct loop_timer *t)
 		fd_close(&k->image_lock);
 }
 
-static void undo_create(struct keeper *k)
+void create_undo(struct keeper *k)
 {
 	struct den_err ignored;
 
@@ -95,7 +95,7 @@ static void undo_create(struct keeper *k)
 }
 
 /* What the template says and the caller did not. */
-static void apply_defaults(struct keeper *k)
+void create_defaults(struct keeper *k)
 {
 	struct box_spec *s = &k->row.info.spec;
 	char **env = NULL;
@@ -113,7 +113,7 @@ static void apply_defaults(struct keeper *k)
 }
 
 /* A box and, of a fork, its first checkpoint: there together, or not at all. */
-static int create_row(struct keeper *k, struct den_err *err)
+int create_row(struct keeper *k, struct den_err *err)
 {
 	bool fork = k->row.info.spec.from;
 	struct ckpt c = { .parent = -1, .created_ms = clock_wall_ms(), .kind = fork ? CKPT_FORK : CKPT_BASE,
@@ -134,7 +134,7 @@ static int create_row(struct keeper *k, struct den_err *err)
 	return 0;
 }
 
-static int create_claimed(struct keeper *k, struct client *owner, struct den_err *err)
+int create_build(struct keeper *k, struct den_err *err)
 {
 	struct box_spec *s = &k->row.info.spec;
 
@@ -142,7 +142,7 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		return -1;
 	free(k->row.version);
 	k->row.version = mem_strdup(k->tmpl.version);
-	apply_defaults(k);
+	create_defaults(k);
 	if (store_box_make(k->store, &k->id, s->history == HISTORY_OFF ? k->tmpl.n_trees : 0, &k->boxfd, &k->lock,
 		    err) < 0 || home_make(k, err) < 0)
 		return -1;
@@ -151,10 +151,19 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		return -1;
 	if (geteuid() == 0 && store_claim_slot(k->store, &k->id, &k->row.slot, err) < 0)
 		return -1;
-	if (box_up(k, err) < 0 || lease_possible(k, err) < 0)
+	if (box_up(k, err) < 0)
 		return -1;
 	k->print_due = k->row.work; /* what nobody changed is not a turn's doing */
 	box_settle_later(k);
+	return 0;
+}
+
+static int create_claimed(struct keeper *k, struct client *owner, struct den_err *err)
+{
+	struct box_spec *s = &k->row.info.spec;
+
+	if (create_build(k, err) < 0 || lease_possible(k, err) < 0)
+		return -1;
 	if ((s->flags & BOX_EPHEMERAL) && !s->name && !k->row.work) {
 		/* Nobody can know of it yet, nothing durable was promised, and a row costs more than
 		 * such a box's whole life. */
@@ -167,6 +176,11 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		fd_close(&k->image_lock);
 	owner->owner = s->flags & BOX_EPHEMERAL;
 	return 0;
+}
+
+int create_settle(struct keeper *k, struct box_spec *s, struct den_err *err)
+{
+	return check_spec(s, err) < 0 ? -1 : policy_settle(k->store, s, err);
 }
 
 /* What a fork has of its own: what was asked for takes the place of what the other box has. */
@@ -246,7 +260,7 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 	k->row.slot = UINT64_MAX;
 	k->row.pending = -1;
 	if ((s->from && fork_spec(k, owner->guest, err) < 0) || (owner->guest && guest_spec(s, err) < 0) ||
-		check_spec(s, err) < 0 || policy_settle(k->store, s, err) < 0)
+		create_settle(k, s, err) < 0)
 		return -1;
 	k->row.info.generation = s->policy || s->policy_name;
 	k->ops = wall_find(s->wall, err);
@@ -262,7 +276,7 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 	if (r < 0) {
 		struct den_err why = *err;
 
-		undo_create(k);
+		create_undo(k);
 		if (s->name)
 			store_release_name(k->store, s->name, &k->id);
 		*err = why;

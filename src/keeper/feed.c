@@ -117,6 +117,8 @@ bool feed_wanted(struct keeper *k)
 {
 	int64_t now;
 
+	if (k->ready) /* nobody's box: nothing happens to it */
+		return false;
 	if (feed_fd >= 0)
 		return true;
 	now = clock_mono_ns();

@@ -106,6 +106,7 @@ struct keeper {
 	struct kgate *gate; /* gate.h; NULL: not looked at so far */
 	const struct wall_ops *ops;
 	struct wall_box wall;
+	struct kready *ready; /* ready.c; NULL: it is somebody's */
 	bool row_written;
 	uint32_t next_chan, next_exec;
 	struct klease {
@@ -149,6 +150,7 @@ void plan_free(struct kplan *kp);
 int new_boot_id(struct keeper *k, struct den_err *err);
 int box_announce(struct keeper *k, struct den_err *err); /* boot id and times, if they are to be written first */
 int box_up(struct keeper *k, struct den_err *err);
+void box_arm_runtime(struct keeper *k); /* started_ms and max_runtime_ms have changed */
 int watch_init(struct keeper *k, struct den_err *err); /* its end, and how long it may run */
 int meet_init(struct keeper *k, struct den_err *err);
 void set_detail(struct keeper *k);
@@ -172,6 +174,24 @@ void answer_waiting(struct keeper *k); /* all who wait for the box's end */
 
 /* create.c */
 int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err);
+
+/* What was asked for, checked and completed. */
+int create_settle(struct keeper *k, struct box_spec *s, struct den_err *err);
+void create_defaults(struct keeper *k); /* what the template says and the caller did not */
+/* It is there for good, as far as was promised. */
+int create_row(struct keeper *k, struct den_err *err);
+/* All but the name and the row: the box is built and runs. */
+int create_build(struct keeper *k, struct den_err *err);
+void create_undo(struct keeper *k);
+
+/* ready.c: boxes that are built before somebody asks for them */
+int req_ready(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int req_claim(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int clerk_ready_list(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+bool ready_refuses(struct client *c, const struct wire_frame *f); /* true: answered, it is nobody's box */
+void ready_client_gone(struct keeper *k);
+/* Marks whose box is gone. */
+void ready_sweep(struct store *s, void (*removed)(const char *what, void *user), void *user);
 
 int open_template(struct keeper *k, struct den_err *err);
 

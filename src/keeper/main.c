@@ -86,6 +86,8 @@ void client_drop(struct client *c)
 			k->delete_due = true;
 		else if (c->owner)
 			(void)box_delete(k, &err);
+		else if (k->ready)
+			ready_client_gone(k);
 	}
 	c->free_later.cb = client_free_cb;
 	loop_defer(k->loop, &c->free_later);
@@ -243,6 +245,9 @@ static const struct {
 } requests[] = {
 	{ WM_CREATE, false, req_create },
 	{ WM_HELLO, false, req_hello },
+	{ WM_READY, false, req_ready },
+	{ WM_CLAIM, true, req_claim },
+	{ WM_READY_LIST, false, clerk_ready_list },
 	{ WM_LIST, false, clerk_list },
 	{ WM_RESOLVE, false, clerk_resolve },
 	{ WM_GC, false, clerk_gc },
@@ -316,6 +321,8 @@ static void request(struct client *c, const struct wire_frame *f)
 void client_handle(struct client *c, const struct wire_frame *f)
 {
 	box_settle(c->k);
+	if (c->k->ready && ready_refuses(c, f))
+		return;
 	if (lease_counts(f->type))
 		lease_busy(c->k);
 	switch (f->type) {

@@ -12,6 +12,8 @@
 
 int listen_for_clients(struct keeper *k, struct den_err *err)
 {
+	if (k->listen.fd >= 0)
+		return 0;
 	if (place_listen(k->boxfd, PLACE_KEEPER_SOCK, &k->listen.fd, err) < 0)
 		return -1;
 	return loop_add(k->loop, &k->listen, err);

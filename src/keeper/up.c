@@ -212,20 +212,24 @@ static void kill_cb(struct loop_timer *t)
 		box_down(k, k->stopping ? NULL : "its init process stopped answering");
 }
 
+void box_arm_runtime(struct keeper *k)
+{
+	int64_t left = k->row.info.started_ms + (int64_t)MIN(k->row.info.spec.max_runtime_ms, 1ULL << 43) -
+		       clock_wall_ms();
+
+	k->runtime.cb = runtime_cb;
+	if (k->row.info.spec.max_runtime_ms)
+		loop_timer_set(k->loop, &k->runtime, clock_mono_ns() + MAX(left, 1) * NS_PER_MS);
+}
+
 /* Watches a live init: timers and what tells of its end. */
 int watch_init(struct keeper *k, struct den_err *err)
 {
 	k->init_pid = (struct loop_source){ .fd = k->wall.pidfd, .events = EPOLLIN, .cb = init_pid_cb };
 	if (loop_add(k->loop, &k->init_pid, err) < 0)
 		return -1;
-	k->runtime.cb = runtime_cb;
 	k->kill.cb = kill_cb;
-	if (k->row.info.spec.max_runtime_ms) {
-		int64_t left = k->row.info.started_ms +
-			(int64_t)MIN(k->row.info.spec.max_runtime_ms, 1ULL << 43) - clock_wall_ms();
-
-		loop_timer_set(k->loop, &k->runtime, clock_mono_ns() + MAX(left, 1) * NS_PER_MS);
-	}
+	box_arm_runtime(k);
 	return 0;
 }
 

@@ -261,7 +261,8 @@ static bool done_before(uint8_t type, const struct den_err *err)
 /* May be asked again of a new keeper when the old one may have done it before it died. */
 static bool may_repeat(uint8_t type)
 {
-	return type != WM_CREATE && type != WM_ROLLBACK && type != WM_MERGE_END && type != WM_BAKE;
+	return type != WM_CREATE && type != WM_READY && type != WM_CLAIM && type != WM_ROLLBACK &&
+	       type != WM_MERGE_END && type != WM_BAKE;
 }
 
 /* Before something that cannot be asked for twice: a keeper may be leaving just now, and then the
@@ -303,7 +304,7 @@ int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t mo
 	struct den_err unheard;
 
 	err = err ? err : &unheard;
-	if (!may_repeat(type) && type != WM_CREATE && be_met(box, err) < 0)
+	if (!may_repeat(type) && box->id.s[0] && be_met(box, err) < 0)
 		return -1;
 	for (int i = 0;; i++) {
 		struct reply r = { .more = more };
@@ -331,7 +332,7 @@ int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t mo
 
 /* ---- life ---- */
 
-static int spec_from(const struct den_box_spec *in, const char *from, bool full, struct buf *out, struct den_err *err)
+int spec_from(const struct den_box_spec *in, const char *from, bool full, struct buf *out, struct den_err *err)
 {
 	struct box_mount mounts[SPEC_MAX_MOUNTS];
 	struct box_spec s = {
@@ -386,7 +387,7 @@ static int spec_from(const struct den_box_spec *in, const char *from, bool full,
 	return 0;
 }
 
-static int read_id(const struct buf *b, struct box_id *ret, struct den_err *err)
+int read_id(const struct buf *b, struct box_id *ret, struct den_err *err)
 {
 	struct wire_reader rd = wire_reader(b->p, b->len);
 	struct wire_value v;
@@ -422,7 +423,11 @@ int den_box_create(
 {
 	auto_buf req = { 0 };
 
-	if (spec_from(spec, NULL, false, &req, err) < 0 || create(d, &req, ret, err) < 0)
+	if (spec_from(spec, NULL, false, &req, err) < 0)
+		return -1;
+	if (ready_claim(d, &req, ret))
+		return 0;
+	if (create(d, &req, ret, err) < 0)
 		return -1;
 	(*ret)->owner = spec->ephemeral;
 	return 0;

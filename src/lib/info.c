@@ -71,7 +71,7 @@ static void info_fill(struct den_box_info *p, const struct box_info *i, struct d
  * One allocation holds the public array, so that the caller indexes it plainly, and behind it the
  * private one; den_box_infos_free() finds it by the same arithmetic.
  */
-static int infos_read(
+int infos_read(
 	const struct buf *b, struct den_box_info **ret, size_t *ret_n, struct den_err *err)
 {
 	struct wire_reader rd = wire_reader(b->p, b->len);

@@ -84,6 +84,9 @@ int box_create_from(struct den *d, const char *from, bool full, const struct den
 int box_fork_check(const struct den_box_spec *over, struct den_err *err); /* nothing but what a fork may have */
 struct den_box *box_new(struct den *d, struct den_err *err);
 int box_take_conn(struct den_box *box, int fd, struct den_err *err);
+/* A spec as it is sent. from NULL: no fork */
+int spec_from(const struct den_box_spec *in, const char *from, bool full, struct buf *out, struct den_err *err);
+int read_id(const struct buf *b, struct box_id *ret, struct den_err *err); /* F_ID of an answer */
 /* Sends a request and waits; *out (may be NULL) gets the answer's fields. */
 int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,
 	struct den_err *err);
@@ -113,6 +116,16 @@ int stream_to_sink(struct stream *s, den_sink sink, void *user, struct den_err *
 /* files.c: unpacks a layer (with ".wh." marks) over the box's file system */
 /* *ret_lost: attributes that could not be set. */
 int files_apply_layer(struct den_box *box, den_source source, void *user, uint64_t *ret_lost, struct den_err *err);
+
+/* ready.c: true: a box that was ready became what req asks for; false: one is to be made */
+bool ready_claim(struct den *d, const struct buf *req, struct den_box **ret);
+/* Takes a ready box of this shape (64 hexadecimal digits) from all others, and connects to its keeper. *ret_id may be
+ * NULL. DEN_NOT_FOUND: there is none. For programs that are asked to dial, too. */
+int ready_take(struct den *d, const char *shape, int *ret_fd, struct box_id *ret_id, struct den_err *err);
+#define READY_DIAL "ready:" /* and the shape: instead of an id, in den_options.dial */
+
+/* info.c: boxes from F_RECORD fields */
+int infos_read(const struct buf *b, struct den_box_info **ret, size_t *ret_n, struct den_err *err);
 
 /* net.c: gates of the boxes that the clerk named take over what changed */
 int net_reload(struct den *d, const struct buf *answer, struct den_err *err);

@@ -11,6 +11,7 @@
  *   boxes/ID/keeper.sock   the keeper listens here
  *   boxes/ID/init.sock     init listens here (the socket reaches the box as a descriptor)
  *   boxes/ID/...           the file system: store's
+ *   ready/SHAPE/ID      a ready box of that shape that nobody has: who removes it may claim the box
  *   trash/ID            a deleted box whose blocks are being freed
  */
 #pragma once
@@ -25,6 +26,7 @@
 #define PLACE_TEMPLATES "templates"
 #define PLACE_BOXES "boxes"
 #define PLACE_TRASH "trash"
+#define PLACE_READY "ready"
 #define PLACE_KEEPER_SOCK "keeper.sock"
 #define PLACE_INIT_SOCK "init.sock"
 

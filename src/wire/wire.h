@@ -121,6 +121,10 @@ enum wire_type {
 	/* the same, for clients. Those that save answer F_NUMBER, F_SIZE, F_FROZEN_US, F_UNSAVED each */
 	WM_HIBERNATE,
 	WM_BAKE,		/* clerk: F_NAME: a template, F_FROM "ID@N" */
+	/* ready boxes (docs/decisions/0015-ready.md) */
+	WM_READY,	/* clerk: box spec -> F_ID: built, and nobody's until it is claimed */
+	WM_CLAIM,	/* box spec -> F_ID: the ready box becomes that box */
+	WM_READY_LIST,	/* clerk: -> F_RECORD per ready box: box info */
 	WM_TYPES,
 };
 
