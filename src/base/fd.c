@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <stdio.h>
@@ -91,7 +92,8 @@ int fd_move_up(int fd, int min)
 
 void fd_close_from(int from)
 {
-	if (syscall(SYS_close_range, (unsigned)from, ~0U, 0) == 0)
+	/* the largest number there is, as gVisor's kernel wants it */
+	if (syscall(SYS_close_range, (unsigned)from, (unsigned)INT_MAX, 0) == 0)
 		return;
 	for (int fd = from; fd < 65536; fd++) /* a kernel before 5.9 */
 		close(fd);

@@ -6,11 +6,15 @@
  * whatever comes from here. It outlives the keeper: output and exit statuses are kept until the
  * next keeper connects and asks.
  *
- *   descriptors   3  the socket on which keepers connect
+ *   descriptors   3  the socket on which keepers connect; or, in a box with a kernel of its own, the
+ *                    one through which their connections come (porter.c)
  *                 4  the file seen as /proc/meminfo, or closed
  *                 5  the box's memory use, told by the host, or closed
  *   argv          1  seconds it may live without a keeper; 0: for ever
  *                 2  memory limit in bytes; 0: none
+ *                 3  "guest": the kernel is not the host's, see guest.c; then
+ *                 4  how many processes and threads there may be
+ *                 5  boot_id
  */
 #pragma once
 
@@ -146,3 +150,8 @@ void tree_signal(pid_t root, int sig);
 void tree_remember(pid_t root, struct mark **marks, size_t *n);
 /* After the root ended: kills what is left of marks and of its session (0: not that), and below. */
 void tree_kill_left(pid_t session, const struct mark *marks, size_t n);
+
+/* porter.c: den-init as another program; does not return while the box lives. */
+int porter_main(int argc, char **argv);
+/* guest.c */
+void guest_prepare(const char *pids, const char *boot_id);

@@ -325,10 +325,40 @@ static void keeper_close(struct conn *c, const struct den_err *why)
 	keeper_gone(&den_init, c);
 }
 
+/* A connection that was handed in. */
+static int receive_fd(int door)
+{
+	char c;
+	struct iovec v = { &c, 1 };
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} u;
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = u.bytes, .msg_controllen = sizeof(u.bytes) };
+	struct cmsghdr *h;
+	int fd = -1;
+
+	if (recvmsg(door, &m, MSG_CMSG_CLOEXEC) <= 0)
+		return -1;
+	h = CMSG_FIRSTHDR(&m);
+	if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS && h->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(h), sizeof(fd));
+	return fd;
+}
+
+static int take_connection(int fd)
+{
+	socklen_t n = sizeof(int);
+	int listens = 0;
+
+	getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n);
+	return listens ? accept4(fd, NULL, NULL, SOCK_CLOEXEC) : receive_fd(fd);
+}
+
 static void accept_cb(struct loop_source *s, uint32_t events)
 {
 	struct init *in = CONTAINER_OF(s, struct init, listen);
-	int fd = accept4(s->fd, NULL, NULL, SOCK_CLOEXEC);
+	int fd = take_connection(s->fd);
 	struct old_conn *o;
 	struct den_err err;
 
@@ -371,6 +401,10 @@ int main(int argc, char **argv)
 	struct den_err err;
 	sigset_t all;
 
+	if (argc > 1 && !strcmp(argv[1], "porter"))
+		return porter_main(argc, argv);
+	if (argc > 5 && !strcmp(argv[3], "guest"))
+		guest_prepare(argv[4], argv[5]);
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	prctl(PR_SET_NAME, "den-init", 0, 0, 0);
 	for (int fd = INIT_FD_LISTEN; fd <= INIT_FD_MEMUSE; fd++)

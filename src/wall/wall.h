@@ -61,6 +61,7 @@ struct wall_box {
 	int pidfd;
 	struct cgroup *cg; /* NULL: this host gives us none */
 	int mntns;    /* held while a box that is deleted goes down, see stop() */
+	int door;     /* what a woken init gets in place of its listening socket; -1: that one */
 	char *note;   /* what could not be had, for den inspect; NULL: nothing */
 };
 
@@ -134,7 +135,7 @@ int wall_open_disk(int *fd, struct den_err *err);
 /* Which limits can be enforced, in words; returns "ok", "limited" or "missing". */
 const char *wall_limits(struct buf *out);
 
-extern const struct wall_ops wall_container;
+extern const struct wall_ops wall_container, wall_gvisor;
 
 /* NULL and *err: no such wall. */
 const struct wall_ops *wall_find(const char *name, struct den_err *err);

@@ -35,7 +35,7 @@ static int container_probe(struct den_err *err)
 }
 
 /* Limits that need a cgroup are refused where there is none: never silently dropped. */
-static int need_cgroup(const struct box_spec *s, const struct den_err *why, struct den_err *err)
+int container_need_cgroup(const struct box_spec *s, const struct den_err *why, struct den_err *err)
 {
 	const char *what = s->memory ? "--memory" : s->cpu_milli ? "--cpus" : NULL;
 
@@ -47,7 +47,7 @@ static int need_cgroup(const struct box_spec *s, const struct den_err *why, stru
 	return -1;
 }
 
-static int make_limits(struct cgroup *cg, const struct box_spec *s, struct den_err *err)
+int container_limits(struct cgroup *cg, const struct box_spec *s, struct den_err *err)
 {
 	struct box_spec less = *s;
 
@@ -64,16 +64,16 @@ static int container_start(const struct plan *p, struct wall_box *ret, struct de
 	struct cgroup *cg = NULL;
 	struct den_err why = { 0 };
 
-	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1 };
+	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1, .door = -1 };
 	if (p->spec->disk && geteuid() != 0)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"--disk cannot be enforced for an ordinary user; run den as root, or leave "
 			"it out");
 	if (cgroup_open(p->id, p->tag, &cg, &why) < 0) {
-		if (need_cgroup(p->spec, &why, err) < 0)
+		if (container_need_cgroup(p->spec, &why, err) < 0)
 			return -1;
 		ret->note = mem_strdup(why.msg);
-	} else if (make_limits(cg, p->spec, err) < 0) {
+	} else if (container_limits(cg, p->spec, err) < 0) {
 		cgroup_free(cg);
 		return -1;
 	}
@@ -89,13 +89,13 @@ static int container_start(const struct plan *p, struct wall_box *ret, struct de
 	return 0;
 }
 
-static int container_adopt(
+int container_adopt(
 	const struct plan *p, pid_t pid, int pidfd, struct wall_box *ret, struct den_err *err)
 {
 	struct den_err why;
 
 	(void)err;
-	*ret = (struct wall_box){ .pid = pid, .pidfd = pidfd, .mntns = -1 };
+	*ret = (struct wall_box){ .pid = pid, .pidfd = pidfd, .mntns = -1, .door = -1 };
 	if (cgroup_open(p->id, p->tag, &ret->cg, &why) < 0)
 		ret->note = mem_strdup(why.msg);
 	return 0;
@@ -107,13 +107,13 @@ static int no_cgroup(const struct wall_box *b, struct den_err *err)
 		b->note ? b->note : "none here");
 }
 
-static int container_settle(struct wall_box *b, int fsfd, enum wall_settle how, struct den_err *err)
+int container_settle(struct wall_box *b, int fsfd, enum wall_settle how, struct den_err *err)
 {
 	(void)b;
 	return disk_settle(fsfd, how, err);
 }
 
-static int container_freeze(struct wall_box *b, bool on, struct den_err *err)
+int container_freeze(struct wall_box *b, bool on, struct den_err *err)
 {
 	return b->cg ? cgroup_freeze(b->cg, on, err) : no_cgroup(b, err);
 }
@@ -140,7 +140,7 @@ static void container_exec_close(struct wall_box *b, uint32_t exec)
 		cgroup_exec_remove(b->cg, exec);
 }
 
-static int container_stats(struct wall_box *b, struct box_stats *ret, struct den_err *err)
+int container_stats(struct wall_box *b, struct box_stats *ret, struct den_err *err)
 {
 	(void)err;
 	if (b->cg)
@@ -153,7 +153,7 @@ static int container_pids(struct wall_box *b, pid_t **ret, size_t *n, struct den
 	return b->cg ? cgroup_pids(b->cg, ret, n, err) : no_cgroup(b, err);
 }
 
-static uint64_t container_oom_kills(struct wall_box *b)
+uint64_t container_oom_kills(struct wall_box *b)
 {
 	return b->cg ? cgroup_oom_kills(b->cg) : 0;
 }
@@ -165,7 +165,7 @@ static uint64_t container_pids_refused(struct wall_box *b)
 
 /* Process 1 of a pid namespace takes all others with it; the kernel does not let it go before they
  * are gone. A frozen box has to be thawed for that. */
-static void container_stop(struct wall_box *b, bool later)
+void container_stop(struct wall_box *b, bool later)
 {
 	struct pollfd p = { .fd = b->pidfd, .events = POLLIN };
 	struct den_err err;
@@ -191,12 +191,12 @@ static void container_stop(struct wall_box *b, bool later)
 	fd_close(&b->pidfd);
 }
 
-static void container_release(struct wall_box *b)
+void container_release(struct wall_box *b)
 {
 	fd_close(&b->mntns);
 }
 
-static void container_clean(struct wall_box *b)
+void container_clean(struct wall_box *b)
 {
 	if (b->cg)
 		cgroup_remove(b->cg);
@@ -206,7 +206,7 @@ static void container_clean(struct wall_box *b)
 	b->note = NULL;
 }
 
-static int container_sweep(const char *tag, bool (*alive)(const struct box_id *, void *),
+int container_sweep(const char *tag, bool (*alive)(const struct box_id *, void *),
 	void *user, void (*removed)(const char *what, void *user), struct den_err *err)
 {
 	return cgroup_sweep(tag, alive, removed, user, err);

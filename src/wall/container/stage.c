@@ -133,7 +133,7 @@ int stage_limits(struct launch *l, struct den_err *err)
 
 	if (setrlimit(RLIMIT_CORE, &core) < 0)
 		return den_fail_sys(err, errno, "core limit");
-	if (!l->n_cg_fds && l->plan->spec->pids) {
+	if (!l->n_cg_fds && l->plan->spec->pids && !l->own) { /* not the threads of a sentry */
 		struct rlimit n = { l->plan->spec->pids, l->plan->spec->pids };
 
 		if (setrlimit(RLIMIT_NPROC, &n) < 0)

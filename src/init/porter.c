@@ -1,0 +1,159 @@
+/*
+ * den-init as the porter of a box with a kernel of its own: process 1 of the box's namespaces on the host,
+ * below which runsc, its sentry and its gofer are. The sentry cannot listen for the host, so the porter does,
+ * and hands each keeper's connection in; and it is what the keeper watches and kills.
+ *
+ *   descriptors   3  the socket on which keepers connect
+ *                 4  the door: connections go through it to the real init (main.c), as descriptors
+ *                 5  where a failed start is reported; closed when it went well
+ *                 6  what the keeper asks for
+ *                 7  the other end of it, which a keeper takes from here when it needs it
+ *   argv          2  pid of the runsc that starts the box
+ *                 3  number of the stage, for the report
+ *
+ * It holds nothing worth taking. The keeper believes it as little as it believes init.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "init.h"
+
+enum { FD_LISTEN = 3, FD_DOOR, FD_REPORT, FD_CTL, FD_CTL_OTHER };
+
+/* The same as the wall's struct launch_msg. */
+struct report {
+	int step;
+	struct den_err err;
+};
+
+/* runsc says what it could not do in its last line, for people or as {"msg":...}. */
+static void last_words(char *out, size_t cap)
+{
+	char text[4096], *line;
+	auto_fd fd = open("/err", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	ssize_t n;
+
+	out[0] = '\0';
+	if (fd < 0)
+		return;
+	(void)lseek(fd, -(off_t)(sizeof(text) - 1), SEEK_END);
+	n = read(fd, text, sizeof(text) - 1);
+	while (n > 0 && text[n - 1] == '\n')
+		n--;
+	text[n > 0 ? n : 0] = '\0';
+	line = strrchr(text, '\n');
+	snprintf(out, cap, "%s", line ? line + 1 : text);
+}
+
+static int wait_for(pid_t pid)
+{
+	int status;
+	pid_t got;
+
+	do
+		got = waitpid(-1, &status, 0);
+	while (got != pid && (got > 0 || errno == EINTR));
+	return got == pid ? status : -1;
+}
+
+static pid_t sandbox_pid(void)
+{
+	char text[32];
+
+	return file_read_at(AT_FDCWD, "/s/pid", text, sizeof(text), NULL) == 0 ? (pid_t)atoi(text) : 0;
+}
+
+static void report(const char *step, int status)
+{
+	struct report r = { .step = atoi(step) };
+	char words[200];
+
+	last_words(words, sizeof(words));
+	den_fail(&r.err, DEN_INTERNAL, 0, "runsc ended with status %d: %s",
+		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), words);
+	(void)!write(FD_REPORT, &r, sizeof(r));
+}
+
+static void hand_in(int fd)
+{
+	char c = 'k';
+	struct iovec v = { &c, 1 };
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} u;
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = u.bytes, .msg_controllen = sizeof(u.bytes) };
+	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
+
+	h->cmsg_level = SOL_SOCKET;
+	h->cmsg_type = SCM_RIGHTS;
+	h->cmsg_len = CMSG_LEN(sizeof(int));
+	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
+	(void)!sendmsg(FD_DOOR, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	close(fd);
+}
+
+/* Everybody's end but the sandbox's is of no interest. */
+static void reap(pid_t sandbox)
+{
+	pid_t pid;
+
+	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
+		if (pid == sandbox)
+			_exit(0);
+	if (pid < 0 && errno == ECHILD)
+		_exit(0);
+}
+
+int porter_main(int argc, char **argv)
+{
+	struct pollfd p[2] = { { .fd = FD_LISTEN, .events = POLLIN }, { .events = POLLIN } };
+	sigset_t chld;
+	pid_t sandbox;
+	int status;
+
+	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+	prctl(PR_SET_NAME, "den-porter", 0, 0, 0);
+	for (int fd = FD_LISTEN; fd <= FD_CTL_OTHER; fd++)
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+	sigfillset(&chld);
+	sigprocmask(SIG_SETMASK, &chld, NULL);
+	if (argc < 4)
+		return 1;
+	status = wait_for((pid_t)atoi(argv[2]));
+	if (status) {
+		report(argv[3], status);
+		return 1;
+	}
+	sandbox = sandbox_pid();
+	close(FD_REPORT);
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	p[1].fd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	for (;;) {
+		struct signalfd_siginfo si;
+
+		reap(sandbox);
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			return 1;
+		while (read(p[1].fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
+			;
+		if (p[0].revents & POLLIN) {
+			int fd = accept4(FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+
+			if (fd >= 0)
+				hand_in(fd);
+		}
+	}
+}

@@ -1,0 +1,167 @@
+/* The gVisor wall: a kernel of its own (runsc's sentry) over the same file system, gate, limits and init. */
+#include "gvisor.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "container.h"
+#include "disk.h"
+#include "fd.h"
+#include "mem.h"
+
+static int gvisor_probe(struct den_err *err)
+{
+	auto_free char *runsc = gvisor_runsc(err);
+
+	return runsc ? wall_container.probe(err) : -1;
+}
+
+/* The group holds all that the box costs the host: so its count of tasks is not the box's, which its own
+ * kernel counts (init/guest.c). */
+static int make_limits(struct cgroup *cg, const struct box_spec *s, struct den_err *err)
+{
+	struct box_spec host = *s;
+
+	host.pids = GVISOR_TASKS;
+	host.flags |= BOX_PIDS_DEFAULT;
+	return container_limits(cg, &host, err);
+}
+
+static int bring_up(const struct plan *p, int images, struct wall_box *ret, struct den_err *err)
+{
+	struct cgroup *cg = NULL;
+	struct den_err why = { 0 };
+
+	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1, .door = -1 };
+	if (p->spec->disk && geteuid() != 0)
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"--disk cannot be enforced for an ordinary user; run den as root, or leave it out");
+	if (cgroup_open(p->id, p->tag, &cg, &why) < 0) {
+		if (container_need_cgroup(p->spec, &why, err) < 0)
+			return -1;
+		ret->note = mem_strdup(why.msg);
+	} else if (make_limits(cg, p->spec, err) < 0) {
+		cgroup_free(cg);
+		return -1;
+	}
+	if ((p->spec->disk && disk_make(p, err) < 0) || gvisor_launch(p, cg, images, ret, err) < 0) {
+		if (cg) {
+			cgroup_remove(cg);
+			cgroup_free(cg);
+		}
+		free(ret->note);
+		ret->note = NULL;
+		return -1;
+	}
+	ret->cg = cg;
+	return 0;
+}
+
+static int gvisor_start(const struct plan *p, struct wall_box *ret, struct den_err *err)
+{
+	return bring_up(p, -1, ret, err);
+}
+
+/* The host's groups know tasks of the sentry; init signals trees by itself. */
+static int no_groups(struct den_err *err)
+{
+	return den_fail(err, DEN_UNSUPPORTED, 0, "behind the gvisor wall the host sees no processes of the box");
+}
+
+static int gvisor_exec_open(struct wall_box *b, uint32_t exec, int *ret_fd, struct den_err *err)
+{
+	(void)b;
+	(void)exec;
+	(void)ret_fd;
+	return no_groups(err);
+}
+
+static int gvisor_exec_signal(struct wall_box *b, uint32_t exec, int sig, struct den_err *err)
+{
+	(void)b;
+	(void)exec;
+	(void)sig;
+	return no_groups(err);
+}
+
+static int gvisor_exec_cpu(struct wall_box *b, uint32_t exec, uint64_t *usec, struct den_err *err)
+{
+	(void)b;
+	(void)exec;
+	(void)usec;
+	return no_groups(err);
+}
+
+static void gvisor_exec_close(struct wall_box *b, uint32_t exec)
+{
+	(void)b;
+	(void)exec;
+}
+
+static int gvisor_pids(struct wall_box *b, pid_t **ret, size_t *n, struct den_err *err)
+{
+	(void)b;
+	(void)ret;
+	(void)n;
+	return no_groups(err);
+}
+
+static uint64_t gvisor_pids_refused(struct wall_box *b)
+{
+	(void)b;
+	return 0;
+}
+
+static int gvisor_memory(struct den_err *err)
+{
+	return den_fail(err, DEN_UNSUPPORTED, 0, "the gvisor wall cannot save running programs yet");
+}
+
+static int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
+{
+	(void)b;
+	(void)p;
+	(void)s;
+	return gvisor_memory(err);
+}
+
+static int gvisor_load(const struct plan *p, int dirfd, struct wall_box *ret, struct den_err *err)
+{
+	(void)p;
+	(void)dirfd;
+	(void)ret;
+	return gvisor_memory(err);
+}
+
+static int gvisor_outside(struct wall_box *b, int ret[2], struct den_err *err)
+{
+	(void)b;
+	(void)err;
+	ret[0] = ret[1] = -1; /* its kernel tells memory by itself */
+	return 0;
+}
+
+const struct wall_ops wall_gvisor = {
+	.name = "gvisor",
+	.probe = gvisor_probe,
+	.start = gvisor_start,
+	.adopt = container_adopt,
+	.freeze = container_freeze,
+	.settle = container_settle,
+	.exec_open = gvisor_exec_open,
+	.exec_signal = gvisor_exec_signal,
+	.exec_cpu = gvisor_exec_cpu,
+	.exec_close = gvisor_exec_close,
+	.stats = container_stats,
+	.pids = gvisor_pids,
+	.oom_kills = container_oom_kills,
+	.pids_refused = gvisor_pids_refused,
+	.memory = gvisor_memory,
+	.save = gvisor_save,
+	.load = gvisor_load,
+	.outside = gvisor_outside,
+	.stop = container_stop,
+	.release = container_release,
+	.clean = container_clean,
+	.sweep = container_sweep,
+};

@@ -1,0 +1,37 @@
+/* Inside of the gVisor wall. docs/decisions/0013-gvisor.md says why it is built like this. */
+#pragma once
+
+#include "buf.h"
+#include "cgroup.h"
+#include "launch.h"
+#include "wall.h"
+
+/* Tasks of the host that one box may have, sentry, gofer and all: below what any host can free at once
+ * without harm. Reaching it would end the sentry, so the box's own count is held far below by its kernel. */
+#define GVISOR_TASKS 880
+#define GVISOR_PIDS 200 /* processes and threads inside: up to four tasks of the host each */
+
+/* What the stages need beyond a struct launch; made by gvisor_gather(). */
+struct gvisor_launch {
+	char *runsc;	/* path on the host */
+	int runsc_fd;	/* detached mount of it */
+	int init_fd;	/* den-init, for reading */
+	int door[2];	/* the porter's end, init's end: keepers' connections go through */
+	int ctl[2];	/* the porter's end, the keeper's: kept in the porter, see gvisor_ctl() */
+	int images_fd;	/* load(): detached mount of the directory with the images; -1: a new start */
+	char images[64];
+	struct buf config;
+	char **argv;	/* of runsc */
+};
+
+/* runtime.c: where runsc is; NULL and *err (what to do) when it is nowhere. free() it. */
+char *gvisor_runsc(struct den_err *err);
+/* "runsc VERSION", of the one that was found. */
+int gvisor_version(char **ret, struct den_err *err);
+
+/* config.c */
+void gvisor_config(struct launch *l, struct buf *out);
+void gvisor_argv(struct launch *l, char ***argv);
+
+/* stage.c */
+int gvisor_launch(const struct plan *p, struct cgroup *cg, int images, struct wall_box *ret, struct den_err *err);
