@@ -100,6 +100,13 @@ static void owner_text(const struct who *w, char out[static 64])
 	snprintf(out, 64, "%s/%s", w->org, w->key);
 }
 
+/* What a quota does not allow will not be allowed in a second either: no 429, which clients try again. */
+static int refused(struct req *r)
+{
+	req_set_fail_status(r, 403);
+	return -1;
+}
+
 int boxes_create(struct req *r, const struct den_box_spec *spec, struct den_box **ret, struct den_err *err)
 {
 	const struct who *w = req_who(r);
@@ -111,10 +118,10 @@ int boxes_create(struct req *r, const struct den_box_spec *spec, struct den_box 
 	owner_text(w, owner);
 	s.owner = owner;
 	if (index_reserve(w, &use, err) < 0)
-		return -1;
-	turnstile_enter(&making);
+		return refused(r);
+	turnstile_enter(&making, w->org);
 	res = den_box_create(req_den(r), &s, ret, err);
-	turnstile_leave(&making);
+	turnstile_leave(&making, w->org);
 	index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels);
 	return res;
 }
@@ -125,7 +132,8 @@ static int fork_check(const struct quota *q, const struct den_box_info *i, struc
 	if ((!q->cpu_milli || i->cpu_milli) && (!q->memory || i->memory) && (!q->disk || i->disk))
 		return 0;
 	return den_fail(err, DEN_LIMIT, 0,
-		"the box has no limit of something that this key has a quota of; fork it with another key");
+		"the box has no limit of something that this key has a quota of, and so would its fork: "
+		"fork it with a key without that quota, or make a box with limits");
 }
 
 int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
@@ -152,11 +160,11 @@ int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const str
 		s.idle_ms = info->idle_ms;
 		s.on_idle = info->on_idle;
 	}
-	res = fork_check(&w->quota, info, err) < 0 ? -1 : index_reserve(w, &use, err);
+	res = fork_check(&w->quota, info, err) < 0 || index_reserve(w, &use, err) < 0 ? refused(r) : 0;
 	if (res == 0) {
-		turnstile_enter(&making);
+		turnstile_enter(&making, w->org);
 		res = den_box_fork_as(box, ref, &s, ret, err);
-		turnstile_leave(&making);
+		turnstile_leave(&making, w->org);
 		index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels ? s.labels : info->labels);
 	}
 	den_box_infos_free(info, 1);

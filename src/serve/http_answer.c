@@ -188,6 +188,8 @@ enum MHD_Result respond(struct req *r)
 		MHD_add_response_header(m, "Access-Control-Allow-Origin", "*");
 		MHD_add_response_header(m, "Access-Control-Expose-Headers", "*");
 	}
+	if (!r->launched && r->conn && conn_ended(r->conn))
+		r->close = true;
 	if ((r->close || http_stopping) && r->answer != ANSWER_UPGRADE)
 		MHD_add_response_header(m, "Connection", "close");
 	r->queued = true;

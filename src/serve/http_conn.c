@@ -259,7 +259,26 @@ void conns_cut(void)
 	pthread_mutex_unlock(&conns_lock);
 }
 
+/* The client sends no more, and all that it sent was read. MHD, which is told of news alone, overlooks an end that came
+ * with the last bytes, and would keep such a connection for its idle time. */
+bool conn_ended(const struct conn *c)
+{
+	char x;
+
+	return recv(c->fd, &x, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 /* ---- the reaper ---- */
+
+/* Of a request that is not whole, and will not be, or after the last one. Seen twice, because between two requests that
+ * came together there is a moment, too. */
+static bool half_closed(struct conn *c)
+{
+	bool before = c->ended;
+
+	c->ended = c->phase != CONN_BUSY && conn_ended(c);
+	return before && c->ended;
+}
 
 static const char *too_slow(struct conn *c, int64_t now)
 {
@@ -291,6 +310,11 @@ static void reap(int64_t now)
 		struct conn *c = CONTAINER_OF(l, struct conn, link);
 		const char *what = too_slow(c, now);
 
+		if (half_closed(c)) {
+			shutdown(c->fd, SHUT_RDWR);
+			c->phase = CONN_BUSY;
+			continue;
+		}
 		if (!what)
 			continue;
 		shutdown(c->fd, SHUT_RDWR);

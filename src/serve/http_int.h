@@ -58,6 +58,7 @@ struct conn {
 	uint64_t received; /* TCP's count when the last request ended */
 	uint64_t body; /* bytes since then, CONN_BODY */
 	bool rated; /* the body has a minimum rate */
+	bool ended; /* the reaper saw that nothing more comes */
 	bool linger; /* there may be bytes that nobody read: a plain close() would take the answer back */
 };
 
@@ -154,6 +155,7 @@ enum MHD_Result on_accept(void *cls, const struct sockaddr *addr, socklen_t len)
 void conn_phase(struct conn *c, int phase);
 void conn_body(struct conn *c, size_t n, bool rated);
 void conn_linger(struct conn *c);
+bool conn_ended(const struct conn *c);
 void conns_start(const struct http_options *o);
 void conns_cut(void); /* shutdown() of all */
 size_t conns_count(void);

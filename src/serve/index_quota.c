@@ -1,9 +1,11 @@
 /* Quotas: what the boxes of a key have together, and what is about to be made. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "index_int.h"
 #include "mem.h"
+#include "parse.h"
 
 struct pending {
 	struct pending *next;
@@ -25,17 +27,43 @@ static bool same_key(const char *org, const char *key, const struct who *w)
 	return !strcmp(key, w->key) && !strcmp(org, w->org);
 }
 
-static int over(const char *what, uint64_t have, uint64_t more, uint64_t max, struct den_err *err)
+/* Which of them, how much of it is used, how much is asked for, and what there is to do. */
+static int over(const struct who *w, const char *what, bool bytes, const uint64_t have_more_max[static 3],
+	struct den_err *err)
 {
+	uint64_t have = have_more_max[0], more = have_more_max[1], max = have_more_max[2];
+	char text[3][24];
+
 	if (!max || have + more <= max)
 		return 0;
-	return den_fail(err, DEN_LIMIT, 0, "this key may have %s of %llu in all and has %llu; delete boxes, or ask for a larger quota",
-		what, (unsigned long long)max, (unsigned long long)have);
+	for (size_t i = 0; i < 3; i++) {
+		if (bytes)
+			format_size(have_more_max[i], text[i]);
+		else if (!strcmp(what, "boxes"))
+			snprintf(text[i], sizeof(text[i]), "%llu", (unsigned long long)have_more_max[i]);
+		else /* thousandths */
+			snprintf(text[i], sizeof(text[i]), "%g", (double)have_more_max[i] / 1000);
+	}
+	return den_fail(err, DEN_LIMIT, 0,
+		"the quota of key %s allows %s %s; its boxes have %s, and this would need %s more: "
+		"delete boxes, ask for less, or get a key with a larger quota ('den key create')",
+		w->key, text[2], what, text[0], text[1]);
+}
+
+static int quota_check(const struct who *w, const struct index_use *h, const struct index_use *u, struct den_err *err)
+{
+	const struct quota *q = &w->quota;
+
+	if (over(w, "boxes", false, (uint64_t[]){ h->boxes, u->boxes, q->boxes }, err) < 0 ||
+		over(w, "processors", false, (uint64_t[]){ h->cpu_milli, u->cpu_milli, q->cpu_milli }, err) < 0 ||
+		over(w, "of memory", true, (uint64_t[]){ h->memory, u->memory, q->memory }, err) < 0 ||
+		over(w, "of disk", true, (uint64_t[]){ h->disk, u->disk, q->disk }, err) < 0)
+		return -1;
+	return 0;
 }
 
 int index_reserve(const struct who *w, const struct index_use *use, struct den_err *err)
 {
-	const struct quota *q = &w->quota;
 	struct index_use have = { 0 };
 	struct pending *p;
 	int r;
@@ -48,12 +76,7 @@ int index_reserve(const struct who *w, const struct index_use *use, struct den_e
 	for (p = pending; p; p = p->next)
 		if (same_key(p->org, p->key, w))
 			use_add(&have, &p->use);
-	r = over("boxes", have.boxes, use->boxes, q->boxes, err) < 0 ||
-			    over("processors (thousandths)", have.cpu_milli, use->cpu_milli, q->cpu_milli, err) < 0 ||
-			    over("memory (bytes)", have.memory, use->memory, q->memory, err) < 0 ||
-			    over("disk (bytes)", have.disk, use->disk, q->disk, err) < 0
-		    ? -1
-		    : 0;
+	r = quota_check(w, &have, use, err);
 	if (r == 0) {
 		p = mem_new(struct pending);
 		strcpy(p->org, w->org);

@@ -82,7 +82,7 @@ static int create(const struct settings *s, struct den_err *err)
 	else
 		buf_addstr(&j.b, text);
 	explicit_bzero(text, sizeof(text));
-	if (!s->json && isatty(STDERR_FILENO))
+	if (!s->json) /* the key alone is on standard output, for scripts */
 		fprintf(stderr, "den: key %s of %s, told this once; 'den key revoke %s' ends it\n", k.who.key, k.who.org, k.who.key);
 	return print(&j.b);
 }

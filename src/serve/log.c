@@ -27,6 +27,11 @@ void log_set_text(bool on)
 	as_text = on;
 }
 
+bool log_is_text(void)
+{
+	return as_text;
+}
+
 void log_set_level(const char *level)
 {
 	level_min = level_number(level);

@@ -16,5 +16,6 @@ struct log {
 void log_begin(struct log *l, const char *level, const char *what);
 void log_end(struct log *l);
 
+bool log_is_text(void);
 void log_set_text(bool on); /* lines for people instead of JSON */
 void log_set_level(const char *level); /* what is below it is dropped; "info" by default */

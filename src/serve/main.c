@@ -429,6 +429,9 @@ int main(int argc, char **argv)
 	r = serve_main(&st, &err);
 	if (r >= 0)
 		return r;
-	fprintf(stderr, "den: serve: %s\n", err.msg);
+	if (log_is_text())
+		fprintf(stderr, "den: serve: %s\n", err.msg);
+	else
+		log_line("error", "start", "%s", err.msg);
 	return err_exit_status(err.code);
 }

@@ -2,7 +2,7 @@
  * Theory of operation: one thread with a libden handle of its own goes round all running boxes, at most every 5
  * seconds and at most 40 boxes a second (so a thousand boxes are looked at every 25 seconds: what is measured are
  * counters, so a longer step loses nothing of CPU time). What a box used since the last look is kept in
- * memory and added to serve.db every 30 seconds, by hour and box, in one transaction.
+ * memory and added to serve.db every 30 seconds, or when somebody wants to know, by hour and box, in one transaction.
  *
  * The kernel counts a box's CPU time from its start. `meter_mark` has how much of it was written, so that a
  * server that comes back counts what was used while it was away, once.
@@ -54,7 +54,10 @@ static struct {
 	pthread_t thread;
 	pthread_cond_t wake;
 	bool running, stop;
-} meter = { .lock = PTHREAD_MUTEX_INITIALIZER };
+	/* Looking, writing, forgetting: one at a time. Two looks at once would take the older for a box that was started
+	 * again. Taken before lock. */
+	pthread_mutex_t work;
+} meter = { .lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_MUTEX_INITIALIZER };
 
 static const char usage_table[] =
 	"CREATE TABLE usage (hour INTEGER, box TEXT, org TEXT, key TEXT, cpu_usec INTEGER NOT NULL, "
@@ -197,7 +200,7 @@ static void count(struct metered *m, const struct facts *f, int64_t now)
 	m->at_ms = now;
 }
 
-static void look(struct den *d, const char *id, uint64_t round)
+static void look_at(struct den *d, const char *id, uint64_t round)
 {
 	struct facts f = { 0 };
 	struct den_box *box = NULL;
@@ -220,12 +223,23 @@ static void look(struct den *d, const char *id, uint64_t round)
 		if (!m->known)
 			owner_take(m, &f);
 		count(m, &f, clock_wall_ms());
-		m->round = round;
+		m->round = MAX(m->round, round);
 		pthread_mutex_unlock(&meter.lock);
 	}
 	if (f.info)
 		den_box_infos_free(f.info, 1);
 	den_box_close(box);
+}
+
+static void look(struct den *d, const char *id, uint64_t round)
+{
+	const char *state = boxes_state(id);
+
+	if (!state || strcmp(state, "running"))
+		return;
+	pthread_mutex_lock(&meter.work);
+	look_at(d, id, round);
+	pthread_mutex_unlock(&meter.work);
 }
 
 /* ---- writing ---- */
@@ -323,9 +337,24 @@ static void flush(void)
 	}
 }
 
+static void meter_flush(void)
+{
+	pthread_mutex_lock(&meter.work);
+	flush();
+	pthread_mutex_unlock(&meter.work);
+}
+
+void meter_fresh(struct den *d, const char *box_id)
+{
+	if (box_id)
+		look(d, box_id, 0);
+	meter_flush();
+}
+
 /* Those that do not run any more: what they used is written; they are forgotten after an hour. */
 static void sweep(uint64_t round)
 {
+	pthread_mutex_lock(&meter.work);
 	pthread_mutex_lock(&meter.lock);
 	for (size_t i = 0; i < SLOTS; i++)
 		for (struct metered **at = &meter.slots[i]; *at;) {
@@ -341,6 +370,7 @@ static void sweep(uint64_t round)
 			}
 		}
 	pthread_mutex_unlock(&meter.lock);
+	pthread_mutex_unlock(&meter.work);
 }
 
 /* ---- the thread ---- */
@@ -401,11 +431,11 @@ static void *meter_main(void *arg)
 		if (!go_round(d, round))
 			break;
 		if (clock_mono_ns() - flushed >= FLUSH_NS) {
-			flush();
+			meter_flush();
 			flushed = clock_mono_ns();
 		}
 	}
-	flush();
+	meter_flush();
 	den_close(d);
 	return NULL;
 }

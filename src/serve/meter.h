@@ -25,6 +25,11 @@ struct meter_sample {
 /* The last samples of a box, oldest first; at most max. *n 0: none yet. Always 0. */
 int meter_last(const char *box_id, struct meter_sample *out, size_t max, size_t *n);
 
+/* Writes what was not written yet, so that who reads the table finds all that was seen; of one box (its id, or NULL)
+ * it is looked at first. */
+struct den;
+void meter_fresh(struct den *d, const char *box_id);
+
 /* Starts the thread; main.c calls it after the database is open, and stops it last: what was not written yet
  * is written then. */
 int meter_start(struct den_err *err);

@@ -2,10 +2,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "boxes.h"
 #include "mem.h"
 #include "parse.h"
+#include "serve.h"
 
 #define ENVD_PORT 49983 /* E2B's name for the agent in a box; here it is the dialect envd */
 
@@ -85,6 +87,35 @@ static bool host_box(const char *host, char ret_id[static 21], uint16_t *ret_por
 	return port_parse(port, ret_port) && boxes_id(id, ret_id);
 }
 
+/* One label below our domain: where boxes are. What clients of E2B have there of their own is this server. */
+static bool below_domain(const char *host)
+{
+	static const char *const own[] = { "api", "sandbox" };
+	size_t label = strcspn(host, ".:"), n;
+	const char *rest = host + label + 1;
+
+	if (host[label] != '.' || !serve.domain)
+		return false;
+	n = strcspn(serve.domain, ":");
+	if (strncasecmp(rest, serve.domain, n) || (rest[n] && rest[n] != ':'))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(own); i++)
+		if (strlen(own[i]) == label && !strncasecmp(host, own[i], label))
+			return false;
+	return true;
+}
+
+/* A host that can only be meant as one of a box, and is none's: "3000-nobody.localhost". Elsewhere than below our domain
+ * "10-0-0-1.example" is somebody's name for this server. */
+static bool host_nobody(const struct req *r)
+{
+	const char *host = req_header(r, "Host");
+	uint16_t port;
+	char id[21];
+
+	return host && below_domain(host) && !host_box(host, id, &port);
+}
+
 bool pick_box(const struct req *r, char ret_id[static 21], uint16_t *ret_port)
 {
 	const char *host = req_header(r, "Host"), *id = req_header(r, "E2b-Sandbox-Id"),
@@ -120,6 +151,8 @@ const struct dialect *pick(struct req *r)
 	uint16_t port;
 	char id[21];
 
+	if (host_nobody(r) && !req_header(r, "E2b-Sandbox-Id"))
+		return &dialect_ports; /* which says so */
 	if (pick_box(r, id, &port))
 		return port == ENVD_PORT ? &dialect_envd : &dialect_ports;
 	/* of a box all the same, by its token or a signature: the dialect finds out which. An id that cannot be one

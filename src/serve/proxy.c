@@ -18,11 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "advice.h"
 #include "auth.h"
 #include "boxes.h"
 #include "clock.h"
 #include "e2b.h"
 #include "fd.h"
+#include "json_fields.h"
 #include "log.h"
 #include "mem.h"
 #include "pick.h"
@@ -48,23 +50,58 @@ struct proxy {
 
 /* ---- what is said when it does not work ---- */
 
+/* People's browsers get words, programs JSON in E2B's shape. */
+static bool wants_words(const struct req *r)
+{
+	const char *accept = req_header(r, "Accept");
+
+	return accept && !strstr(accept, "application/json") && (strstr(accept, "text/html") || strstr(accept, "text/plain"));
+}
+
 static int tell(struct proxy *p, int status, const char *message, bool with_port)
 {
 	const char *asked = req_header(p->r, "E2b-Sandbox-Id");
 	char id[E2B_ID_SIZE];
 	json_t *j;
 
+	req_set(p->r, "Cache-Control", "no-store");
+	if (wants_words(p->r)) {
+		auto_buf text = { 0 };
+
+		buf_addf(&text, "%d: %s", status, message);
+		if (with_port)
+			buf_addf(&text, " (port %u)", p->port);
+		buf_addstr(&text, "\n");
+		return req_reply(p->r, status, "text/plain; charset=utf-8", text.p, text.len);
+	}
+	if (!p->id[0])
+		return req_reply_json(p->r, status, json_pack("{s:o, s:i}", "message", json_text(message), "code", status));
 	e2b_id_sandbox(p->id, id);
-	j = json_pack("{s:s, s:s, s:i}", "sandboxId", asked ? asked : id, "message", message, "code", status);
+	j = json_pack("{s:o, s:o, s:i}", "sandboxId", json_text(asked ? asked : id), "message", json_text(message), "code",
+		status);
 	if (with_port)
 		json_object_set_new(j, "port", json_integer(p->port));
-	req_set(p->r, "Cache-Control", "no-store");
 	return req_reply_json(p->r, status, j);
 }
 
+/* E2B's clients look for 502 and these words, when they ask by their headers. Who came by a host's name is told what
+ * is the matter. */
 static int not_there(struct proxy *p)
 {
-	return tell(p, 502, "The sandbox was not found", false);
+	const char *state = p->id[0] ? boxes_state(p->id) : NULL;
+	auto_buf said = { 0 }, text = { 0 };
+
+	if (req_header(p->r, "E2b-Sandbox-Id"))
+		return tell(p, 502, "The sandbox was not found", false);
+	if (!p->id[0])
+		buf_addf(&text, "There is no such box: the address of a port is PORT-ID.%s, with the id of a box", serve.domain);
+	else if (!state)
+		buf_addf(&text, "There is no box %s: it was deleted, or there never was one", p->id);
+	else
+		buf_addf(&text, "The box is %s, so nothing listens on its port %u: 'den %s' lets it run", state, p->port,
+			!strcmp(state, "paused") ? "resume" : "start");
+	advice_text(ADVICE_V1, buf_str(&text), p->id, &said);
+	return tell(p, state ? 502 : 404, buf_str(&said), state);
 }
 
 /* ---- who may ---- */
@@ -396,7 +433,9 @@ static int ports_any(struct req *r, struct den_err *err)
 	int res;
 
 	if (!pick_box(r, p.id, &p.port))
-		return den_fail(err, DEN_NOT_FOUND, 0, "no such box");
+		p.id[0] = '\0';
+	if (!p.id[0] || !boxes_state(p.id))
+		return not_there(&p);
 	if (!let_in(&p))
 		return 0;
 	if (e2b_wake(r, p.id, err) < 0)

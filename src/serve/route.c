@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "parse.h"
 #include "route_int.h"
 
 static bool method_fits(const struct route *route, const char *method)
@@ -49,11 +50,59 @@ static int args_decode(struct req *r, const struct span_arg *args, size_t n, str
 	return 0;
 }
 
+/* How many segments of the path are not the pattern's, though nearly; -1: some are quite different. Writes the path as
+ * the pattern would have it. */
+static int misspelt(const char *pattern, const char *path, struct buf *as)
+{
+	int wrong = 0, literal = 0;
+
+	while (*pattern == '/' && *path == '/') {
+		size_t n = strcspn(++pattern, "/"), m = strcspn(++path, "/");
+		char want[64], have[64];
+
+		if (n >= sizeof(want) || m >= sizeof(have) || !m)
+			return -1;
+		memcpy(want, pattern, n);
+		memcpy(have, path, m);
+		want[n] = have[m] = '\0';
+		literal += *want != '{' && !strcmp(want, have);
+		if (*want != '{' && strcmp(want, have)) {
+			if (!parse_nearest(have, (const char *const[]){ want }, 1))
+				return -1;
+			wrong++;
+		}
+		buf_addf(as, "/%s", *want == '{' ? have : want);
+		pattern += n;
+		path += m;
+	}
+	return *pattern || *path || (!literal && wrong > 1) ? -1 : wrong;
+}
+
+static bool nearest(const struct dialect *d, const char *path, struct buf *ret)
+{
+	int best = 3;
+
+	for (size_t i = 0; i < d->n; i++) {
+		auto_buf as = { 0 };
+		int wrong = misspelt(d->routes[i].path, path, &as);
+
+		if (wrong < 1 || wrong >= best)
+			continue;
+		best = wrong;
+		ret->len = 0;
+		buf_addstr(ret, buf_str(&as));
+	}
+	return best < 3;
+}
+
 static int not_here(struct req *r, struct den_err *err)
 {
-	auto_buf methods = { 0 };
+	auto_buf methods = { 0 }, near = { 0 };
 
 	allowed(r->dialect, r->path, &methods);
+	if (!methods.len && nearest(r->dialect, r->path, &near))
+		return den_fail(err, DEN_NOT_FOUND, 0, "there is nothing at %.100s; did you mean %.100s?", r->path,
+			buf_str(&near));
 	if (!methods.len)
 		return den_fail(err, DEN_NOT_FOUND, 0, "there is nothing at %.120s", r->path);
 	r->fail_status = 405;

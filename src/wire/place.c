@@ -160,6 +160,14 @@ int place_resolve(int statefd, const char *ref, struct box_id *ret, struct den_e
 			return den_wrap(err, "name '%s'", ref);
 		return 0;
 	}
+	/* "i" and the same 18 characters: how E2B's clients are told it */
+	if (ref[0] == 'i' && strlen(ref) == sizeof(id.s) - 2) {
+		snprintf(path, sizeof(path), "b-%s", ref + 1);
+		if (box_id_parse(path, &id, NULL) == 0) {
+			*ret = id;
+			return 0;
+		}
+	}
 	if (!strncmp(ref, "b-", 2) && strlen(ref) >= 8) {
 		if (resolve_prefix(statefd, ref, &id, err) < 0)
 			return -1;

@@ -40,8 +40,14 @@ test_quota_of_boxes_holds_when_many_are_made_at_once() {
 	api GET /v1/boxes
 	is 'boxes that are there' "$(j 'len(v["boxes"])')" 2
 	api_json POST /v1/boxes '{}'
-	[ "$code" -ge 400 ] || fail 'a third box'
+	want_code 403 # not 429: clients would try again
 	is error "$(j 'v["error"]["code"]')" limit
+	has "$(j 'v["error"]["message"]')" 'allows 2 boxes; its boxes have 2, and this would need 1 more'
+	has "$(j 'v["error"]["message"]')" 'larger quota'
+	api_json POST /sandboxes '{"templateID":"host"}' # E2B's dialect says the same
+	want_code 403
+	is code "$(j 'v["code"]')" 403
+	has "$(j 'v["message"]')" 'allows 2 boxes; its boxes have 2'
 	api GET /v1/boxes
 	i=$(j 'v["boxes"][0]["id"]')
 	api DELETE "/v1/boxes/$i"
@@ -59,7 +65,9 @@ test_memory_quota_counts_limits_and_gives_one_to_a_box_without() {
 	fi
 	want_code 201
 	api_json POST /v1/boxes '{"limits":{"memory":419430400}}'
+	want_code 403
 	is error "$(j 'v["error"]["code"]')" limit
+	has "$(j 'v["error"]["message"]')" 'allows 600.0 MiB of memory; its boxes have 400.0 MiB, and this would need 400.0 MiB more'
 	api_json POST /v1/boxes '{"limits":{"memory":104857600}}'
 	want_code 201
 }

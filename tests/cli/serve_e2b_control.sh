@@ -106,6 +106,38 @@ test_too_many_requests_are_told_when_to_come_back() {
 	part rate
 }
 
+#@ root
+test_quota_is_refused_in_full_and_not_as_a_matter_of_patience() {
+	FEW_KEY=$(new_key --name few --org few --boxes 1)
+	export FEW_KEY
+	part quota
+}
+
+#@ root
+test_builds_that_were_never_started_are_swept() {
+	local old
+	base_template
+	serve_start
+	api_json POST /v3/templates '{"name": "never"}'
+	want_code 202
+	old=$(j 'v["buildID"]')
+	age() {
+		/usr/bin/python3 -c 'import sqlite3,sys
+d = sqlite3.connect(sys.argv[1], timeout=10)
+d.execute("UPDATE e2b_builds SET created_ms = created_ms - 90000000 WHERE id = ?", (sys.argv[2],))
+d.commit()' "$DEN_STATE/serve/serve.db" "$1"
+	}
+	api_json POST /v3/templates '{"name": "never"}'
+	want_code 202
+	api GET "/templates/never/builds/$old/status"
+	want_code 200 # it may still be started
+	age "$old"
+	api_json POST /v3/templates '{"name": "never"}'
+	want_code 202
+	api GET "/templates/never/builds/$old/status"
+	want_code 404
+}
+
 # A build goes with its server, and the next one says so; what was uploaded and built before stays.
 #@ root
 test_a_build_that_a_restart_cut_off_is_an_error_not_a_riddle() {

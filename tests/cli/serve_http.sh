@@ -42,6 +42,9 @@ test_clients_that_trickle_their_body_are_cut() { raw slow_body; }
 test_who_hangs_up_is_noticed() { raw hang_ups; }
 
 #@ root
+test_who_sends_no_more_is_answered_and_let_go() { raw half_closed; }
+
+#@ root
 test_a_broken_answer_never_looks_whole() { raw broken_streams; }
 
 #@ root

@@ -206,13 +206,52 @@ test_closed_port_and_missing_box_are_told_as_e2b_tells_them() {
 	is port "$(j 'v["port"]')" 9999
 	host=8000-iaaaaaaaaaaaaaaaaaa.localhost
 	port / -H "E2b-Sandbox-Id: iaaaaaaaaaaaaaaaaaa"
-	[ "$code" = 502 ] || [ "$code" = 403 ] || fail "status $code"
+	want_code 502 # who asks by E2B's headers is told in E2B's words
+	is message "$(j 'v["message"]')" 'The sandbox was not found'
 	den stop "$id"
-	host=8000-$id.localhost
+	host=127.0.0.1:$PORT
 	soon 5 gone_is_told || fail "status $code: $out"
 }
 
 gone_is_told() {
-	port /
+	port / -H "E2b-Sandbox-Id: $id" -H 'E2b-Sandbox-Port: 8000'
 	[ "$code" = 502 ] && [ "$(j 'v["message"]')" = 'The sandbox was not found' ]
+}
+
+#@ root user
+test_host_of_no_box_is_not_the_server() {
+	local h
+	box_server den.traffic=public
+	for h in "8000-nobody.localhost:$PORT" "nobody.localhost:$PORT" 8000-iaaaaaaaaaaaaaaaaaa.localhost 99999-$id.localhost; do
+		for p in / /v1/boxes /healthz /ui/; do
+			KEY=none api GET "$p" -H "Host: $h"
+			want_code 404
+			has "$(j 'v["message"]')" 'here is no'
+		done
+	done
+	# a person gets words
+	KEY=none api GET / -H 'Host: 8000-iaaaaaaaaaaaaaaaaaa.localhost' -H 'Accept: text/html,*/*'
+	want_code 404
+	is text "$out" '404: There is no box b-aaaaaaaaaaaaaaaaaa: it was deleted, or there never was one'
+	host=9999-$id.localhost
+	port / -H 'Accept: text/html,*/*'
+	want_code 502
+	is text "$out" '502: The sandbox is running but port is not open (port 9999)'
+	# what this server is called itself
+	for h in "localhost:$PORT" "api.localhost:$PORT" "sandbox.localhost" 10-0-0-1.example; do
+		KEY=none api GET / -H "Host: $h"
+		want_code 200
+	done
+	den stop "$id"
+	host=8000-$id.localhost
+	soon 5 stopped_is_told || fail "status $code: $out"
+	api DELETE "/v1/boxes/$id"
+	want_code 204
+	port /
+	want_code 404
+}
+
+stopped_is_told() {
+	port /
+	[ "$code" = 502 ] && [ "$(j 'v["message"]')" = "The box is stopped, so nothing listens on its port 8000: POST /v1/boxes/$id/start lets it run" ]
 }

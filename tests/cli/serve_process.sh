@@ -30,6 +30,44 @@ test_server_holds_no_privilege() {
 	fi
 }
 
+# From the first line to the last, also of a start that fails.
+#@ root user
+test_every_line_of_the_log_is_json_where_nobody_looks() {
+	serve_start
+	api GET /v1/nothing
+	api GET /v1/boxes
+	try timeout 20 "$DEN" serve --listen 127.0.0.1:0
+	want_rc 4
+	printf '%s\n' "$err" >>"$TMP/serve.log"
+	serve_stop
+	serve_start --listen 127.0.0.1:0
+	serve_stop
+	/usr/bin/python3 - "$TMP/serve.log" <<'END' || fail "$(serve_log)"
+import json, sys
+seen = set()
+for line in open(sys.argv[1]):
+    v = json.loads(line)
+    assert {"time", "level", "what"} <= set(v), v
+    seen.add(v["what"])
+assert {"ready", "stop"} <= seen, seen
+END
+}
+
+#@ root user
+test_command_line_knows_boxes_by_the_id_that_clients_of_e2b_have() {
+	local b i
+	b=$(den create)
+	i=i${b#b-}
+	try den exec "$i" -- echo hello
+	want_rc 0
+	want_out hello
+	is id "$(den inspect "$i" --json | /usr/bin/python3 -c 'import json,sys; v=json.load(sys.stdin); print((v[0] if isinstance(v, list) else v)["id"])')" "$b"
+	try den inspect iaaaaaaaaaaaaaaaaaa
+	want_rc 3
+	den rm -f "$i"
+	no_boxes || fail "$(boxes)"
+}
+
 #@ root user
 test_second_server_on_the_same_state_is_refused() {
 	serve_start
@@ -201,6 +239,15 @@ test_keys_are_made_listed_and_revoked_at_once() {
 	serve_start
 	key=$(den key create --org acme --name ci --scope read --boxes 3 --cpus 1.5 --memory 1G --disk 2G --rate 600)
 	case $key in e2b_*) ;; *) fail "the key is $key" ;; esac
+	# its id is told with it, beside it; with --json in it
+	try den key create --org other
+	is 'lines on standard output' "$(wc -l <<<"$out")" 1
+	id=$(den key ls --org other --json | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)[0]["id"])')
+	want_err_has "key $id of other"
+	want_err_has "'den key revoke $id'"
+	den key revoke --org other "$id"
+	id=$(den key create --org other --json | /usr/bin/python3 -c 'import json,sys; k=json.load(sys.stdin); assert k["key"].startswith("e2b_"); print(k["id"])')
+	den key revoke --org other "$id"
 	try den key ls --json
 	want_rc 0
 	is_json <<<"$out"

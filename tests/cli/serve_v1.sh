@@ -8,7 +8,7 @@ v1() {
 #@ root
 test_v1_boxes() {
 	serve_start
-	v1 life lists_by_pages_and_filters labels_and_leases idempotent_create figures
+	v1 life lists_by_pages_and_filters labels_and_leases idempotent_create figures advice_is_of_routes
 }
 
 #@ root
@@ -32,7 +32,7 @@ test_v1_terminals_and_websockets() {
 #@ root
 test_v1_files() {
 	serve_start
-	v1 files file_changes tar watch
+	v1 files file_changes tar watch files_belong_to_the_box_user
 }
 
 #@ root

@@ -536,6 +536,24 @@ const parts = {
     assert.match(no.headers.get('retry-after'), /^[1-9][0-9]*$/)
     await assert.rejects(Sandbox.getInfo('i' + 'a'.repeat(18), { apiKey: process.env.SLOW_KEY, retries: 0 }), RateLimitError)
   },
+
+  // What a quota does not allow is no matter of patience: another error, with all that there is to say.
+  async quota() {
+    const key = { apiKey: process.env.FEW_KEY }
+    const s = await Sandbox.create({ timeoutMs: 60_000, ...key })
+    const began = Date.now()
+    await assert.rejects(Sandbox.create({ timeoutMs: 60_000, ...key }), (e) => {
+      assert.ok(e instanceof SandboxError && !(e instanceof RateLimitError), e)
+      assert.match(e.message, /403: the quota of key [0-9a-f]+ allows 1 boxes; its boxes have 1, and this would need 1 more: delete boxes, ask for less, or get a key with a larger quota/)
+      return true
+    })
+    assert.ok(Date.now() - began < 10000, 'it was tried again')
+    const forks = await raw('POST', `/sandboxes/${s.sandboxId}/fork`, {}, { 'X-API-KEY': process.env.FEW_KEY })
+    assert.equal(forks.json[0].error.code, 403)
+    assert.match(forks.json[0].error.message, /allows 1 boxes/)
+    await s.kill()
+    await (await Sandbox.create({ timeoutMs: 60_000, ...key })).kill()
+  },
 }
 
 const part = parts[process.argv[2]]

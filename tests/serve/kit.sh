@@ -7,6 +7,7 @@
 #   api METHOD PATH [CURL-OPTION...]      status in $code, body in $out, headers in $TMP/.head
 #   api_json METHOD PATH JSON             the same with a body
 #   want_code N               the status was N
+#   has TEXT PART             the text has that part
 #   j EXPR                    python expression on the last body, as `v`:  j 'v["id"]'
 #   new_key [OPTION...]       another key: den key create
 #   node_run FILE.mjs [ARG...]  runs tests/serve/FILE.mjs with the packages of scripts/npm-test.sh; skips without
@@ -68,6 +69,14 @@ api_json() {
 
 want_code() {
 	[ "$code" = "$1" ] || fail "status $code, not $1: ${out:0:1000} $err"
+}
+
+# has TEXT PART
+has() {
+	case $1 in
+	*"$2"*) ;;
+	*) fail "'$1' does not say '$2'" ;;
+	esac
 }
 
 j() {

@@ -11,7 +11,7 @@ import raw_form, raw_more, raw_time
 
 CHECKS = {
     raw_form: "keep_alive chunked expect_continue early_answers smuggling paths keys cors huge_heads jsons",
-    raw_time: "slow_clients slow_body hang_ups broken_streams at_once kicks stops too_many back_pressure idle_streams many_requests",
+    raw_time: "slow_clients slow_body hang_ups half_closed broken_streams at_once kicks stops too_many back_pressure idle_streams many_requests",
     raw_more: "websockets upgrades tls unix_socket probes",
 }
 

@@ -81,6 +81,24 @@ def hang_ups():
         is_("streams", metric(s, "den_streams"), 0)
 
 
+def half_closed():
+    """Who sends no more gets the answer, and is let go: at once, or after a moment where the request never becomes whole."""
+    with Server() as s:
+        for text, want, most in (("GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n", 404, 1), ("GET /echo?x=%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400, 1),
+                                 ("GET /echo HTTP/1.1\r\nHost: x\r\n\r\n", None, 1),
+                                 ("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nabc", 0, 5), ("GET / HT", 0, 5)):
+            for pause in (0, 0.3):
+                c = s.conn().send(text)
+                time.sleep(pause)
+                t = time.time()
+                c.s.shutdown(socket.SHUT_WR)
+                if want != 0:
+                    got = c.answer()[0]
+                    assert want is None or got == want, (text, got)
+                is_("the end", c.closed(), b"")
+                assert time.time() - t < most, (text, pause, time.time() - t)
+
+
 def metric(s, name):
     return int(re.search(r"^%s (\d+)" % name, s.conn().get("/metrics")[1].decode(), re.M).group(1))
 

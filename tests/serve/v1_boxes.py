@@ -59,6 +59,10 @@ def unknown_things_are_refused_with_the_nearest(api):
     refused(api.call("POST", "/v1/boxes", data=b'{"name": ', want=400), "invalid")
     refused(api.call("POST", "/v1/boxes", data=b'[1]', want=400), "invalid")
     refused(api.get("/v1/nothing", 404), "not_found")
+    refused(api.get("/v1/box", 404), "not_found", "did you mean /v1/boxes?")
+    refused(api.post("/v1/boxes/x/exec", {}, 404), "not_found", "did you mean /v1/boxes/x/execs?")
+    refused(api.get("/v1/templats/a", 404), "not_found", "did you mean /v1/templates/a?")
+    refused(api.post("/v1/boxes", {"template": "hots"}, 404), "not_found", "did you mean 'host'?")
     refused(api.call("PUT", "/v1/boxes", want=405), "invalid")
     refused(Api("den_" + "0" * 40).get("/v1/boxes", 401), "denied")
     refused(Api("").get("/v1/boxes", 401), "denied")
@@ -116,6 +120,21 @@ def figures(api):
     pid = api.post("/v1/boxes/%s/execs" % b, {"argv": ["sleep", "1234"], "detach": True}, 202).json["pid"]
     ps = api.get("/v1/boxes/%s/ps" % b).json["processes"]
     check(any(p["pid"] == pid and "sleep" in p["command"] for p in ps), "ps %r" % ps)
+
+
+@test
+def advice_is_of_routes(api):
+    b = api.box(name="adv")
+    p = "/v1/boxes/" + b
+    api.post(p + "/stop")
+    refused(api.post("/v1/boxes/adv/execs", {"command": "true"}, 409), "conflict", "POST /v1/boxes/adv/start")
+    api.post(p + "/start")
+    api.post(p + "/pause")
+    refused(api.post(p + "/execs", {"command": "true"}, 409), "conflict", "POST " + p + "/resume")
+    api.post(p + "/resume")
+    refused(api.post(p + "/execs/99/signal", {"signal": 15}, 404), "not_found", "GET ")
+    refused(api.post("/v1/boxes", {"name": "adv"}, 409), "conflict", "DELETE /v1/boxes/adv")
+    refused(api.post(p + "/rollback", {"ref": "nowhere"}, 404), "not_found", "GET " + p + "/checkpoints")
 
 
 # ---- execs -----------------------------------------------------------------------------------------

@@ -237,6 +237,13 @@ def forks_and_merges(api):
     until = api.call("PATCH", p, {"ttl_ms": 3600000, "on_expire": "stop", "idle_ms": 1800000}, want=200).json["expires"]
     late = api.post(p + "/fork", {}, 201).json["boxes"][0]
     check(until and (late["expires"], late["on_expire"], late["idle_ms"]) == (until, "stop", 1800000), "its time %r" % late)
+    own = api.post(p + "/fork", {"ttl_ms": 60000, "on_expire": "delete"}, 201).json["boxes"][0]
+    check(own["expires"] < until and own["on_expire"] == "delete" and own["idle_ms"] == 1800000, "a time of its own %r" % own)
+    own = api.post(p + "/fork", {"expires": "2100-01-01T00:00:00Z"}, 201).json["boxes"][0]
+    check(own["expires"].startswith("2100"), "a time of its own %r" % own)
+    refused(api.post(p + "/fork", {"expires": "2100-01-01T00:00:00Z", "ttl_ms": 1}, 400), "invalid", "ttl_ms")
+    refused(api.post(p + "/fork", {"on_expire": "stop"}, 400), "invalid", "on_expire")
+    refused(api.post(p + "/fork", {"tlt_ms": 1}, 400), "invalid", "did you mean 'ttl_ms'")
     refused(api.post(p + "/fork", {"name": "x", "count": 2}, 400), "invalid", "name")
     refused(api.post(p + "/fork", {"name": "twin"}, 409), "conflict")
     one, two = forks[0]["id"], forks[1]["id"]
@@ -257,3 +264,30 @@ def forks_and_merges(api):
     put(b, "/late", b"x")
     old = api.post(p + "/fork", {"ref": str(n)}, 201).json["boxes"][0]["id"]
     refused(api.get("/v1/boxes/%s/files?path=/late" % old, 404), "not_found")
+
+
+@test
+def files_belong_to_the_box_user(api):
+    b = api.box(user="1234")
+    p = "/v1/boxes/%s/" % b
+    api.sh(b, "mkdir -p /home/agent && chown 1234 /home/agent && echo agent:x:1234:1234::/home/agent:/bin/sh >>/etc/passwd && "
+              "echo old >/etc/mine && chmod 600 /etc/mine", user="root")
+
+    def put(path, data=b"x", more=""):
+        return api.call("PUT", p + "files?path=" + q(path) + more, data=data, want=200).json
+    check(put("/home/agent/a")["uid"] == 1234, "in his home")
+    check(put("b")["uid"] == 1234 and api.sh(b, "cat /home/agent/b")["stdout"] == "x", "a relative path is in his home")
+    check(api.call("GET", p + "files?path=b", want=200).body == b"x", "also to read")
+    big = b"y" * (3 << 20)
+    f = put("/etc/new", big)
+    check(f["uid"] == 1234 and f["size"] == len(big), "where only root may write, it is his: %r" % f)
+    f = put("/etc/deep/er", more="&parents=1")
+    check(f["uid"] == 1234 and api.sh(b, "stat -c %u /etc/deep", user="root")["stdout"] == "1234\n", "and what is made for it")
+    check(put("/etc/mine")["uid"] == 0, "what was there keeps its owner")
+    check(put("/home/agent/r", more="&user=root")["uid"] == 0, "user is who is said")
+    api.call("PUT", p + "files?path=" + q("/etc/fresh"), data=b"z", headers={"If-None-Match": "*"}, want=200)
+    check(api.get(p + "files/stat?path=" + q("/etc/fresh")).json["uid"] == 1234, "If-None-Match")
+    api.post(p + "files/mkdir", {"path": "d"}, 204)
+    api.post(p + "files/mkdir", {"path": "/etc/e/f", "parents": True, "mode": "0750"}, 204)
+    out = api.sh(b, "stat -c '%u %a' /home/agent/d /etc/e /etc/e/f", user="root")["stdout"]
+    check(out.split()[0::2] == ["1234"] * 3 and out.split()[5] == "750", "directories: %r" % out)

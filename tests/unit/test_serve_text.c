@@ -1,4 +1,5 @@
 /* What den-serve reads from strangers: addresses, queries, JSON; and the queue between its two threads. */
+#include "advice.h"
 #include "json_fields.h"
 #include "json_scan.h"
 #include "mem.h"
@@ -240,5 +241,33 @@ TEST(serve_cost_is_the_sum_of_what_has_a_price)
 		CHECK(price_parse(cases[i].price, &p, &err) == 0);
 		cost = price_of(&p, &u);
 		CHECK(cost > cases[i].sum - 1e-9 && cost < cases[i].sum + 1e-9);
+	}
+}
+
+TEST(serve_advice_is_of_the_dialect)
+{
+	static const struct {
+		enum advice dialect;
+		const char *msg, *box, *want;
+	} cases[] = {
+		{ ADVICE_V1, "the box is paused; 'den resume' lets it go on", "x", "the box is paused; POST /v1/boxes/x/resume lets it go on" },
+		{ ADVICE_V1, "'den ls' lists them", "", "GET /v1/boxes lists them" },
+		{ ADVICE_V1, "'den ps' lists them", NULL, "GET /v1/boxes/{box}/execs lists them" },
+		{ ADVICE_V1, "'den secret set key' makes it", "x", "PUT /v1/secrets/key makes it" },
+		{ ADVICE_V1, "'den rm two' frees it", "one", "DELETE /v1/boxes/two frees it" },
+		{ ADVICE_V1, "('den lease BOX --ttl 1h')", "one", "(POST /v1/boxes/one/lease)" },
+		{ ADVICE_V1, "'den doctor' says", "x", "'den doctor' on the server's host says" },
+		{ ADVICE_V1, "'den psx' a 'den ps'", "x", "'den psx' on the server's host a GET /v1/boxes/x/execs" },
+		{ ADVICE_V1, "cut off 'den res", "x", "cut off 'den res" },
+		{ ADVICE_V1, "", "x", "" },
+		{ ADVICE_E2B, "'den start' starts it", "x", "Sandbox.connect() starts it" },
+		{ ADVICE_E2B, "'den log' shows them", "x", "'den log' on the server's host shows them" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		auto_buf b = { 0 };
+
+		advice_text(cases[i].dialect, cases[i].msg, cases[i].box, &b);
+		CHECK(!strcmp(buf_str(&b), cases[i].want));
 	}
 }

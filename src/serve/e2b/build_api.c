@@ -14,6 +14,7 @@
 
 #define LINES_PAGE 100
 #define LINES_KEEP_MS (7 * 24 * 3600 * 1000LL) /* what a build said is kept for a week */
+#define NEVER_STARTED_MS (24 * 3600 * 1000LL) /* a build that was asked for is started within a day, or never */
 #define WAITING_MAX 100 /* builds of one organisation that are not over */
 
 /* ---- asking for one ---- */
@@ -106,6 +107,18 @@ static int name_check(const char *name, struct den_err *err)
 	return 0;
 }
 
+/* What builds said, and builds that were asked for and never started: their clients are long gone. */
+int e2b_builds_sweep(struct den_err *err)
+{
+	if (db_run(err, NULL,
+		    "DELETE FROM e2b_lines WHERE build IN (SELECT id FROM e2b_builds WHERE"
+		    " created_ms < ?)",
+		    "i", clock_wall_ms() - LINES_KEEP_MS) < 0)
+		return -1;
+	return db_run(err, NULL, "DELETE FROM e2b_builds WHERE state = 'requested' AND created_ms < ?", "i",
+		clock_wall_ms() - NEVER_STARTED_MS);
+}
+
 int e2b_build_new(struct req *r, struct den_err *err)
 {
 	__attribute__((cleanup(asked_free))) struct asked a = { 0 };
@@ -123,10 +136,7 @@ int e2b_build_new(struct req *r, struct den_err *err)
 	if (e2b_template_split(id, &name, &own_tag, err) < 0 || name_check(name, err) < 0 ||
 		tags_settle(req_who(r), id, name, own_tag, &a.tags, err) < 0)
 		return -1;
-	if (db_run(err, NULL,
-		    "DELETE FROM e2b_lines WHERE build IN (SELECT id FROM e2b_builds WHERE"
-		    " created_ms < ?)",
-		    "i", clock_wall_ms() - LINES_KEEP_MS) < 0)
+	if (e2b_builds_sweep(err) < 0)
 		return -1;
 	uuid_make(build);
 	tags = texts(a.tags);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advice.h"
 #include "boxes.h"
 #include "db.h"
 #include "json_fields.h"
@@ -85,14 +86,16 @@ static const struct route routes[] = {
 
 int e2b_error(struct req *r, int status, const char *fmt, ...)
 {
+	auto_buf said = { 0 };
 	char text[512];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	return req_reply_json(
-		r, status, json_pack("{s:i, s:o}", "code", status, "message", json_text(text)));
+	advice_text(ADVICE_E2B, text, NULL, &said);
+	return req_reply_json(r, status,
+		json_pack("{s:i, s:o}", "code", status, "message", json_text(buf_str(&said))));
 }
 
 static void words(struct req *r, const struct den_err *err)
@@ -194,7 +197,7 @@ static const char *const steps[] = {
 
 static int start(struct den_err *err)
 {
-	if (db_migrate("e2b", steps, ARRAY_SIZE(steps), err) < 0)
+	if (db_migrate("e2b", steps, ARRAY_SIZE(steps), err) < 0 || e2b_builds_sweep(err) < 0)
 		return -1;
 	/* its thread went with the server that ran it, its box with the thread */
 	return db_run(err, NULL,

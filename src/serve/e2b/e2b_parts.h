@@ -117,6 +117,7 @@ int e2b_tags_remove(struct req *r, struct den_err *err);
 
 /* ---- build_api.c, build.c, build_steps.c ---- */
 int e2b_build_new(struct req *r, struct den_err *err);
+int e2b_builds_sweep(struct den_err *err);
 int e2b_build_start(struct req *r, struct den_err *err);
 int e2b_build_status(struct req *r, struct den_err *err);
 int e2b_build_logs(struct req *r, struct den_err *err);

@@ -8,7 +8,7 @@
  *   process.c     process.Process       input.c, follow.c  what goes to a program and comes from it
  *   filesystem.c  filesystem.Filesystem entry.c   what it says of a file
  *   watch.c       its watchers
- *   files.c       GET /files            files_put.c  POST /files
+ *   files.c       GET /files            files_put.c  POST /files     write_as.c  for a user who may not
  *   connect.c, multipart.c, signed.c: formats, without I/O
  */
 #pragma once
@@ -150,6 +150,9 @@ int entry_look(struct envd *e, const struct person *p, const char *path, const c
  */
 int as_person_mkdir(struct envd *e, const struct person *p, const char *path, bool parents, struct den_err *err);
 int as_person_chown(struct envd *e, const struct person *p, const char *path, struct den_err *err);
+/* how->user is not looked at. One that is replaced (atomic) keeps its owner. */
+int as_person_write(struct envd *e, const struct person *p, const char *path, const struct den_file_opt *how,
+	den_source source, void *user, struct den_err *err);
 /* Makes missing directories above path, his. */
 int as_person_parents(struct envd *e, const struct person *p, const char *path, struct den_err *err);
 

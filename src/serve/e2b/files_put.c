@@ -15,7 +15,6 @@
 #include "strv.h"
 
 #define INPUT (64U << 10)
-#define REPLAY_MAX (1U << 20)  /* more than can be under way before the box has opened the file */
 #define METADATA_MAX 4096
 #define COMPOSE_MAX 1000
 #define COMPOSE_PART (1U << 20)
@@ -130,62 +129,12 @@ static ssize_t part_source(void *buf, size_t cap, void *user, struct den_err *er
 
 /* ---- one file ---- */
 
-/* Remembers the beginning of what it gives, to give it once more. */
-struct replay {
-	den_source source;
-	void *user;
-	struct buf kept;
-	size_t at;
-	bool lost; /* there was too much */
-};
-
-static ssize_t replay_source(void *buf, size_t cap, void *user, struct den_err *err)
-{
-	struct replay *x = user;
-	ssize_t n;
-
-	if (x->at < x->kept.len) {
-		cap = MIN(cap, x->kept.len - x->at);
-		memcpy(buf, x->kept.p + x->at, cap);
-		x->at += cap;
-		return (ssize_t)cap;
-	}
-	n = x->source(buf, cap, x->user, err);
-	if (n > 0 && !x->lost && x->kept.len + (size_t)n <= REPLAY_MAX) {
-		buf_add(&x->kept, buf, (size_t)n);
-		x->at = x->kept.len;
-	} else if (n > 0 && !x->lost) {
-		x->lost = true;
-		buf_free(&x->kept);
-		x->at = 0;
-	}
-	return n;
-}
-
-/* What he may not write root writes, and gives to him. */
-static int write_as_root(struct upload *u, const char *path, struct den_file_opt *opt, struct replay *x,
-	struct den_err *err)
-{
-	opt->user = NULL;
-	opt->parents = false;
-	x->at = 0;
-	if (as_person_parents(u->e, &u->who, path, err) < 0 ||
-		den_file_write(u->e->box, path, opt, replay_source, x, err) < 0)
-		return -1;
-	return as_person_chown(u->e, &u->who, path, err);
-}
-
 static int write_one(struct upload *u, const char *path, den_source source, void *user, struct den_err *err)
 {
-	struct replay x = { .source = source, .user = user };
-	struct den_file_opt opt = { .size = sizeof(opt), .user = u->who.name, .parents = true,
-		.xattr_prefix = ENVD_XATTR, .xattrs = (const char *const *)u->metadata };
-	int r = den_file_write(u->e->box, path, &opt, replay_source, &x, err);
+	const struct den_file_opt opt = { .size = sizeof(opt), .parents = true, .xattr_prefix = ENVD_XATTR,
+		.xattrs = (const char *const *)u->metadata };
 
-	if (r < 0 && err->code == DEN_DENIED && !x.lost)
-		r = write_as_root(u, path, &opt, &x, err);
-	buf_free(&x.kept);
-	return r;
+	return as_person_write(u->e, &u->who, path, &opt, source, user, err);
 }
 
 static void done_put(struct upload *u, const char *path)

@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "mem.h"
 #include "parse.h"
+#include "suggest.h"
 
 #define CACHE 64
 #define CACHE_MS 10000 /* somebody may have changed it from the command line */
@@ -194,6 +195,19 @@ static int template_load(
 	return 0;
 }
 
+static int no_template(struct req *r, const char *id, const char *name, struct den_err *err)
+{
+	auto_free char *near = NULL;
+
+	if (!strcmp(name, "base") || !strncmp(name, "code-interpreter", 16))
+		return den_fail(err, DEN_NOT_FOUND, 0,
+			"template '%.100s' not found; it is made when the server first starts: try again in a few "
+			"seconds, or look at its log", id);
+	near = suggest_template(r, id);
+	return den_fail(err, DEN_NOT_FOUND, 0, "template '%.100s' not found%s%.80s%s", id,
+		near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
 /* The organisation's own comes first, then the ones that everybody has. */
 static int template_look(struct req *r, const char *id, struct e2b_template *t, struct den_err *err)
 {
@@ -211,12 +225,7 @@ static int template_look(struct req *r, const char *id, struct e2b_template *t, 
 	if (err->code == DEN_NOT_FOUND && strcmp(own, shared) &&
 		template_load(r, shared, t, err) == 0)
 		return 0;
-	if (err->code == DEN_NOT_FOUND || err->code == DEN_INVALID)
-		return den_fail(err, DEN_NOT_FOUND, 0, "template '%.100s' not found%s", id,
-			!strcmp(name, "base") || !strncmp(name, "code-interpreter", 16)
-				? "; it is made when the server first starts: try again in a few seconds, or look at its log"
-				: "");
-	return -1;
+	return err->code == DEN_NOT_FOUND || err->code == DEN_INVALID ? no_template(r, id, name, err) : -1;
 }
 
 int e2b_template_find(struct req *r, const char *id, struct e2b_template *ret, struct den_err *err)

@@ -8,6 +8,7 @@
 
 #include "boxes.h"
 #include "clock.h"
+#include "advice.h"
 #include "envd.h"
 #include "json_scan.h"
 #include "mem.h"
@@ -69,9 +70,10 @@ int rpc_reply_empty(struct req *r)
 
 static int refuse(struct req *r, enum connect_code c, const char *text)
 {
-	auto_buf b = { 0 };
+	auto_buf b = { 0 }, said = { 0 };
 
-	connect_error(&b, c, text);
+	advice_text(ADVICE_E2B, text, NULL, &said);
+	connect_error(&b, c, buf_str(&said));
 	return req_reply(r, connect_status(c), UNARY_TYPE, b.p, b.len);
 }
 
@@ -150,8 +152,12 @@ void rpc_flush(struct rpc *s)
 
 static int finish(struct rpc *s, enum connect_code c, const char *text)
 {
+	auto_buf said = { 0 };
+
 	s->over = true;
-	connect_finish(&s->out, c, text);
+	if (text)
+		advice_text(ADVICE_E2B, text, NULL, &said);
+	connect_finish(&s->out, c, text ? buf_str(&said) : NULL);
 	rpc_flush(s);
 	if (!s->gone)
 		req_end(s->r);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "advice.h"
 #include "boxes.h"
 #include "clock.h"
 #include "db.h"
@@ -161,10 +162,13 @@ int e2b_snapshots(struct req *r, struct den_err *err)
 
 /* ---- forks ---- */
 
-static json_t *fork_failure(const struct den_err *err)
+static json_t *fork_failure(const struct req *r, const struct den_err *err)
 {
-	return json_pack("{s:{s:i, s:o}}", "error", "code", http_status(err->code), "message",
-		json_text(err->msg));
+	auto_buf said = { 0 };
+
+	advice_text(ADVICE_E2B, err->msg, NULL, &said);
+	return json_pack("{s:{s:i, s:o}}", "error", "code", req_fail_status(r, err), "message",
+		json_text(buf_str(&said)));
 }
 
 static json_t *fork_one(struct req *r, struct den_box *box, const struct den_box_info *i,
@@ -178,7 +182,7 @@ static json_t *fork_one(struct req *r, struct den_box *box, const struct den_box
 	struct den_err err;
 
 	if (boxes_fork_as(r, box, ref, &over, &made, &err) < 0)
-		return fork_failure(&err);
+		return fork_failure(r, &err);
 	e2b_start_command(r, made, i);
 	return json_pack("{s:o}", "sandbox",
 		e2b_sandbox_json(den_box_id(made), id ? id : i->template_name,

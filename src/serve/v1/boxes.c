@@ -13,8 +13,8 @@
 #include "mem.h"
 #include "policies.h"
 #include "strv.h"
+#include "suggest.h"
 
-#define FOREVER (1ULL << 52)
 
 /* ---- lists ---- */
 
@@ -119,7 +119,7 @@ struct create {
 	bool ttl_given;
 };
 
-static const char *const words_expire[] = { "delete", "pause", "stop", NULL };
+const char *const v1_words_expire[] = { "delete", "pause", "stop", NULL };
 static const char *const words_history[] = { "on", "manual", "off", NULL };
 static const char *const words_net[] = { "none", NULL };
 
@@ -139,12 +139,12 @@ static const struct field create_fields[] = {
 	{ "expires", FIELD_TEXT, offsetof(struct create, expires), FIELD_NULL, .min = 1,
 		.max = 40 },
 	{ "ttl_ms", FIELD_U64, offsetof(struct create, ttl_ms), FIELD_NULL, .min = 1,
-		.max = FOREVER, .given = FIELD_GIVEN(struct create, ttl_given) },
+		.max = V1_FOREVER, .given = FIELD_GIVEN(struct create, ttl_given) },
 	{ "on_expire", FIELD_TEXT, offsetof(struct create, on_expire), FIELD_NULL,
-		.words = words_expire },
-	{ "idle_ms", FIELD_U64, offsetof(struct create, idle_ms), FIELD_NULL, .max = FOREVER },
+		.words = v1_words_expire },
+	{ "idle_ms", FIELD_U64, offsetof(struct create, idle_ms), FIELD_NULL, .max = V1_FOREVER },
 	{ "on_idle", FIELD_TEXT, offsetof(struct create, on_idle), FIELD_NULL,
-		.words = words_expire },
+		.words = v1_words_expire },
 	{ "history", FIELD_TEXT, offsetof(struct create, history), FIELD_NULL,
 		.words = words_history },
 	{ "policy", FIELD_OBJECT, offsetof(struct create, policy), FIELD_NULL },
@@ -163,7 +163,7 @@ static const struct field limit_fields[] = {
 	{ "nofile", FIELD_U64, offsetof(struct den_box_spec, nofile), FIELD_NULL,
 		.max = 1ULL << 30 },
 	{ "max_runtime_ms", FIELD_U64, offsetof(struct den_box_spec, max_runtime_ms), FIELD_NULL,
-		.max = FOREVER },
+		.max = V1_FOREVER },
 };
 
 static int contradictions(const struct create *c, struct den_err *err)
@@ -225,6 +225,15 @@ static int spec_make(struct req *r, struct create *c, struct made *m, struct den
 	return 0;
 }
 
+static void no_template(struct req *r, const char *name, struct den_err *err)
+{
+	auto_free char *near = suggest_template(r, name);
+
+	if (near)
+		(void)den_fail(err, DEN_NOT_FOUND, 0,
+			"no template '%.80s'; did you mean '%.80s'? 'den template ls' lists them", name, near);
+}
+
 int v1_boxes_create(struct req *r, struct den_err *err)
 {
 	auto_json *body = NULL;
@@ -245,6 +254,8 @@ int v1_boxes_create(struct req *r, struct den_err *err)
 		v1_idem_label(&idem, &c.labels);
 		s.labels = (const char *const *)c.labels;
 		res = boxes_create(r, &s, &box, err);
+		if (res < 0 && err->code == DEN_NOT_FOUND && c.template)
+			no_template(r, c.template, err);
 	}
 	if (res == 0)
 		res = v1_idem_done(&idem, den_box_id(box), err);
@@ -279,13 +290,13 @@ struct lease_args {
 static const struct field lease_fields[] = {
 	{ "expires", FIELD_TEXT, offsetof(struct lease_args, expires), FIELD_NULL, .min = 1,
 		.max = 40, .given = FIELD_GIVEN(struct lease_args, expires_given) },
-	{ "ttl_ms", FIELD_U64, offsetof(struct lease_args, ttl_ms), 0, .min = 1, .max = FOREVER,
+	{ "ttl_ms", FIELD_U64, offsetof(struct lease_args, ttl_ms), 0, .min = 1, .max = V1_FOREVER,
 		.given = FIELD_GIVEN(struct lease_args, ttl_given) },
 	{ "on_expire", FIELD_TEXT, offsetof(struct lease_args, on_expire), 0,
-		.words = words_expire },
-	{ "idle_ms", FIELD_U64, offsetof(struct lease_args, idle_ms), FIELD_NULL, .max = FOREVER,
+		.words = v1_words_expire },
+	{ "idle_ms", FIELD_U64, offsetof(struct lease_args, idle_ms), FIELD_NULL, .max = V1_FOREVER,
 		.given = FIELD_GIVEN(struct lease_args, idle_given) },
-	{ "on_idle", FIELD_TEXT, offsetof(struct lease_args, on_idle), 0, .words = words_expire },
+	{ "on_idle", FIELD_TEXT, offsetof(struct lease_args, on_idle), 0, .words = v1_words_expire },
 	{ "extend", FIELD_BOOL, offsetof(struct lease_args, extend) },
 };
 

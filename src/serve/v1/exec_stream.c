@@ -69,7 +69,7 @@ static int finish(struct follow *f, struct sse *s, const char *why, struct den_e
 	if (begin(f, s, err) < 0 || tell_lost(f, s, err) < 0)
 		return -1;
 	if (f->failed && sse_send(f->r, NULL, "error",
-				 json_pack("{so}", "error", v1_error(&f->err)), err) < 0)
+				 json_pack("{so}", "error", v1_error(f->r, &f->err)), err) < 0)
 		return -1;
 	if (f->ended && !f->failed) {
 		exit = v1_result(&f->result);

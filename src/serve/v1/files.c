@@ -52,7 +52,8 @@ int v1_file_stat(struct req *r, struct den_err *err)
 
 	if (!QUERY(r, err, "path", "path_b64", "user", "follow", ) ||
 		!v1_flag(r, "follow", &follow, err) ||
-		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
+		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
+		v1_home_path(box, opt.user, &path, err) < 0)
 		return -1;
 	opt.no_follow = !follow;
 	if (den_file_stat(box, path, &opt, stat_one, &o, err) < 0) {
@@ -79,7 +80,8 @@ int v1_file_list(struct req *r, struct den_err *err)
 
 	if (!QUERY(r, err, "path", "path_b64", "user", "depth", ) ||
 		req_query_u64(r, "depth", 1000, 1, &depth, err) < 0 ||
-		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
+		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
+		v1_home_path(box, opt.user, &path, err) < 0)
 		return -1;
 	res = den_file_list(box, path, (unsigned)MAX(depth, 1ULL), &opt, list_one, &out, err);
 	if (res == 0)
@@ -231,6 +233,7 @@ int v1_file_get(struct req *r, struct den_err *err)
 
 	if (!QUERY(r, err, "path", "path_b64", "user", ) ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
+		v1_home_path(box, opt.user, &path, err) < 0 ||
 		den_file_stat(box, path, &opt, facts_take, &f, err) < 0)
 		return -1;
 	if (!strcmp(f.type, "directory"))
@@ -252,7 +255,8 @@ int v1_tar_get(struct req *r, struct den_err *err)
 
 	if (!QUERY(r, err, "path", "path_b64", "user", "contents", ) ||
 		!v1_flag(r, "contents", &opt.contents, err) ||
-		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
+		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
+		v1_home_path(box, opt.user, &path, err) < 0)
 		return -1;
 	req_set(r, "X-Content-Type-Options", "nosniff");
 	res = den_tar_out(box, path, &opt, v1_out_sink, &out, err);
@@ -270,8 +274,8 @@ static ssize_t body_source(void *buf, size_t cap, void *user, struct den_err *er
 }
 
 /* Only if there is none: written beside it, then moved to a name that must be free. */
-static int put_new(struct req *r, struct den_box *box, const char *path,
-	const struct den_file_opt *opt, struct den_err *err)
+static int put_new(struct req *r, struct v1_owner *o, const char *path, const struct den_file_opt *opt,
+	struct den_err *err)
 {
 	struct den_file_opt move = { .size = sizeof(move), .user = opt->user, .no_replace = true };
 	struct den_file_opt rm = { .size = sizeof(rm), .user = opt->user, .missing_ok = true };
@@ -282,11 +286,11 @@ static int put_new(struct req *r, struct den_box *box, const char *path,
 	if (getrandom(&salt, sizeof(salt), 0) < 0)
 		salt = req_number(r);
 	sprintf(aside, "%s.new-%08llx", path, (unsigned long long)(salt & 0xffffffff));
-	if (den_file_write(box, aside, opt, body_source, r, err) < 0)
+	if (v1_owner_write(o, aside, opt, body_source, r, err) < 0)
 		return -1;
-	if (den_file_move(box, aside, path, &move, err) == 0)
+	if (den_file_move(o->box, aside, path, &move, err) == 0)
 		return 0;
-	(void)den_file_remove(box, aside, &rm, &unheard);
+	(void)den_file_remove(o->box, aside, &rm, &unheard);
 	return -1;
 }
 
@@ -300,12 +304,14 @@ int v1_file_put(struct req *r, struct den_err *err)
 		.mode = req_query(r, "mode"),
 		.atomic = true };
 	struct den_file_opt look = { .size = sizeof(look), .user = opt.user };
+	struct v1_owner owner;
 	struct facts f = { 0 };
 	json_t *o = NULL;
 
 	if (!QUERY(r, err, "path", "path_b64", "user", "mode", "parents", ) ||
 		!v1_flag(r, "parents", &opt.parents, err) ||
-		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
+		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
+		v1_owner_of(box, opt.user, &path, &owner, err) < 0)
 		return -1;
 	if (none && strcmp(none, "*"))
 		return den_fail(err, DEN_INVALID, 0,
@@ -313,8 +319,8 @@ int v1_file_put(struct req *r, struct den_err *err)
 	if (none && den_file_stat(box, path, &look, facts_take, &f, err) == 0)
 		return den_fail(err, DEN_CONFLICT, 0,
 			"'%.100s' exists; leave If-None-Match out to replace it", path);
-	if ((none ? put_new(r, box, path, &opt, err)
-		  : den_file_write(box, path, &opt, body_source, r, err)) < 0)
+	if ((none ? put_new(r, &owner, path, &opt, err)
+		  : v1_owner_write(&owner, path, &opt, body_source, r, err)) < 0)
 		return -1;
 	if (den_file_stat(box, path, &look, stat_one, &o, err) < 0) {
 		json_decref(o);
@@ -332,6 +338,7 @@ int v1_tar_put(struct req *r, struct den_err *err)
 	if (!QUERY(r, err, "path", "path_b64", "user", "parents", ) ||
 		!v1_flag(r, "parents", &opt.parents, err) ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
+		v1_home_path(box, opt.user, &path, err) < 0 ||
 		den_tar_in(box, path, &opt, body_source, r, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);

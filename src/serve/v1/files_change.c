@@ -51,13 +51,14 @@ int v1_file_mkdir(struct req *r, struct den_err *err)
 	auto_free char *path = NULL;
 	auto_box *box = NULL;
 	struct change c = { 0 };
+	struct v1_owner owner;
 	struct den_file_opt opt;
 
 	if (!QUERY(r, err) || req_json(r, &body, err) < 0 || change_get(body, known, &c, err) < 0 ||
 		v1_path_member(body, "path", &path, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	opt = change_opt(&c);
-	if (den_file_mkdir(box, path, &opt, err) < 0)
+	if (v1_owner_of(box, c.user, &path, &owner, err) < 0 || v1_owner_mkdir(&owner, path, &opt, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);
 }
@@ -77,7 +78,8 @@ int v1_file_move(struct req *r, struct den_err *err)
 		v1_path_member(body, "to", &to, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	opt = change_opt(&c);
-	if (den_file_move(box, from, to, &opt, err) < 0)
+	if (v1_home_path(box, c.user, &from, err) < 0 || v1_home_path(box, c.user, &to, err) < 0 ||
+		den_file_move(box, from, to, &opt, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);
 }
@@ -102,7 +104,7 @@ int v1_file_chmod(struct req *r, struct den_err *err)
 		return -1;
 	opt = change_opt(&c);
 	opt.mode = NULL;
-	if (den_file_chmod(box, path, c.mode, &opt, err) < 0)
+	if (v1_home_path(box, c.user, &path, err) < 0 || den_file_chmod(box, path, c.mode, &opt, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);
 }
@@ -126,7 +128,7 @@ int v1_file_chown(struct req *r, struct den_err *err)
 	if (v1_box(r, &box, err) < 0)
 		return -1;
 	opt = change_opt(&c);
-	if (den_file_chown(box, path, c.owner, &opt, err) < 0)
+	if (v1_home_path(box, c.user, &path, err) < 0 || den_file_chown(box, path, c.owner, &opt, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);
 }
@@ -141,6 +143,7 @@ int v1_file_delete(struct req *r, struct den_err *err)
 		!v1_flag(r, "recursive", &opt.recursive, err) ||
 		!v1_flag(r, "missing_ok", &opt.missing_ok, err) ||
 		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
+		v1_home_path(box, opt.user, &path, err) < 0 ||
 		den_file_remove(box, path, &opt, err) < 0)
 		return -1;
 	return req_reply_empty(r, 204);
@@ -206,7 +209,8 @@ int v1_file_watch(struct req *r, struct den_err *err)
 
 	if (!QUERY(r, err, "path", "path_b64", "user", "recursive", ) ||
 		!v1_flag(r, "recursive", &opt.recursive, err) ||
-		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0)
+		v1_query_path(r, "path", true, &path, err) < 0 || v1_box(r, &box, err) < 0 ||
+		v1_home_path(box, opt.user, &path, err) < 0)
 		return -1;
 	res = den_file_watch(box, path, &opt, watch_one, &w, err);
 	if (!w.begun)

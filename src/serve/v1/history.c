@@ -4,6 +4,7 @@
 
 #include "auth.h"
 #include "boxes.h"
+#include "clock.h"
 #include "e2b_parts.h"
 #include "events.h"
 #include "handlers.h"
@@ -140,25 +141,49 @@ int v1_undo(struct req *r, struct den_err *err)
 /* ---- fork ---- */
 
 struct fork_args {
-	const char *ref, *name;
-	uint64_t count;
+	const char *ref, *name, *expires, *on_expire;
+	uint64_t count, ttl_ms;
+	bool ttl_given;
+	int64_t expires_ms; /* 0: as its box */
 };
 
 static const struct field fork_fields[] = {
 	{ "ref", FIELD_TEXT, offsetof(struct fork_args, ref), FIELD_NULL, .min = 1, .max = 128 },
 	{ "name", FIELD_TEXT, offsetof(struct fork_args, name), FIELD_NULL, .min = 1, .max = 64 },
 	{ "count", FIELD_U64, offsetof(struct fork_args, count), .min = 1, .max = 100 },
+	{ "expires", FIELD_TEXT, offsetof(struct fork_args, expires), 0, .min = 1, .max = 40 },
+	{ "ttl_ms", FIELD_U64, offsetof(struct fork_args, ttl_ms), 0, .min = 1, .max = V1_FOREVER,
+		.given = FIELD_GIVEN(struct fork_args, ttl_given) },
+	{ "on_expire", FIELD_TEXT, offsetof(struct fork_args, on_expire), 0, .words = v1_words_expire },
 };
+
+static int fork_time(struct fork_args *a, struct den_err *err)
+{
+	if (a->ttl_given && a->expires)
+		return den_fail(err, DEN_INVALID, 0, "expires and ttl_ms are the same thing: give one of them");
+	if (a->on_expire && !a->ttl_given && !a->expires)
+		return den_fail(err, DEN_INVALID, 0, "on_expire needs ttl_ms or expires");
+	if (a->ttl_given)
+		a->expires_ms = clock_wall_ms() + (int64_t)a->ttl_ms;
+	if (a->expires && v1_time_parse(a->expires, &a->expires_ms, err) < 0)
+		return den_wrap(err, "expires");
+	return 0;
+}
 
 static int fork_one(struct req *r, struct den_box *box, const struct fork_args *a, json_t *into,
 	struct den_err *err)
 {
+	struct den_box_spec over = {
+		.size = sizeof(over), .expires_ms = a->expires_ms, .on_expire = a->on_expire
+	};
 	auto_free char *name = NULL;
 	struct den_box_info *i;
 	auto_box *made = NULL;
 
-	if ((a->name && auth_name(req_who(r), a->name, &name, err) < 0) ||
-		boxes_fork(r, box, a->ref, name, &made, err) < 0 || den_box_info(made, &i, err) < 0)
+	if (a->name && auth_name(req_who(r), a->name, &name, err) < 0)
+		return -1;
+	over.name = name;
+	if (boxes_fork_as(r, box, a->ref, &over, &made, err) < 0 || den_box_info(made, &i, err) < 0)
 		return -1;
 	json_array_append_new(into, v1_box_json(r, i));
 	den_box_infos_free(i, 1);
@@ -194,7 +219,7 @@ int v1_fork(struct req *r, struct den_err *err)
 		return den_fail(err, DEN_INVALID, 0,
 			"one name cannot be that of %llu boxes: leave out name or count",
 			(unsigned long long)a.count);
-	if (v1_box(r, &box, err) < 0)
+	if (fork_time(&a, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
 	for (uint64_t i = 0; i < a.count; i++) {
 		if (fork_one(r, box, &a, made, err) < 0) {
@@ -281,7 +306,7 @@ static int merge_run(struct req *r, const char *from, const struct den_merge_rul
 		if (err->code != DEN_CONFLICT || !json_array_size(list))
 			return -1;
 		return req_reply_json(r, 409,
-			json_pack("{so sO sI}", "error", v1_error(err), "conflicts", list, "more",
+			json_pack("{so sO sI}", "error", v1_error(r, err), "conflicts", list, "more",
 				(json_int_t)c.more));
 	}
 	return req_reply_json(r, 200,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "advice.h"
 #include "auth.h"
 #include "handlers.h"
 #include "idempotency.h"
@@ -103,18 +104,20 @@ static const char *const next_steps[] = {
 	[DEN_INTERNAL] = "try again; if it stays, look into the server's log",
 };
 
-json_t *v1_error(const struct den_err *err)
+json_t *v1_error(const struct req *r, const struct den_err *err)
 {
+	auto_buf said = { 0 };
 	const char *next =
 		(unsigned)err->code < ARRAY_SIZE(next_steps) ? next_steps[err->code] : NULL;
 
+	advice_text(ADVICE_V1, err->msg, req_arg(r, "box"), &said);
 	return json_pack("{ss so ss}", "code", den_code_str(err->code), "message",
-		v1_text(err->msg), "next", next ? next : "try again");
+		v1_text(buf_str(&said)), "next", next ? next : "try again");
 }
 
 static void fail(struct req *r, const struct den_err *err)
 {
-	req_reply_json(r, req_fail_status(r, err), json_pack("{so}", "error", v1_error(err)));
+	req_reply_json(r, req_fail_status(r, err), json_pack("{so}", "error", v1_error(r, err)));
 }
 
 extern const struct serve_part v1_part; /* parts.c lists it */

@@ -91,7 +91,7 @@ static int take_text(struct follow *f, const char *p, size_t n, struct den_err *
 			"{\"eof\":true}; input goes as binary");
 	else if (!f->ended)
 		r = text_run(f, j, &why);
-	return r < 0 && !f->ended ? say(f->user, json_pack("{so}", "error", v1_error(&why)), err)
+	return r < 0 && !f->ended ? say(f->user, json_pack("{so}", "error", v1_error(f->r, &why)), err)
 				  : 0;
 }
 
@@ -116,7 +116,7 @@ static int finish(struct follow *f, struct wire *w, struct den_err *err)
 	json_t *exit;
 
 	if (f->failed)
-		return say(w, json_pack("{so}", "error", v1_error(&f->err)), err);
+		return say(w, json_pack("{so}", "error", v1_error(f->r, &f->err)), err);
 	exit = v1_result(&f->result);
 	json_object_set_new(exit, "pid", json_integer(f->pid));
 	return say(w, json_pack("{so}", "exit", exit), err);

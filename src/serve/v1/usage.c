@@ -7,6 +7,7 @@
 #include "db.h"
 #include "handlers.h"
 #include "mem.h"
+#include "meter.h"
 #include "serve.h"
 
 #define SUMS                                                                                       \
@@ -89,7 +90,9 @@ int v1_usage(struct req *r, struct den_err *err)
 	const char *by = req_query(r, "by"), *from = req_query(r, "from"), *to = req_query(r, "to"),
 		   *org = req_who(r)->admin ? req_query(r, "org") : req_who(r)->org;
 	int64_t a = 0, b = INT64_MAX;
+	const char *box = req_query(r, "box");
 	json_t *rows;
+	char id[21];
 	size_t k = 0;
 
 	if (!QUERY(r, err, "box", "from", "to", "by", "org", ) ||
@@ -103,9 +106,12 @@ int v1_usage(struct req *r, struct den_err *err)
 		k++;
 	if (k == ARRAY_SIZE(kinds))
 		return den_fail(err, DEN_INVALID, 0, "by is box, key, org or hour");
+	if (box && boxes_id(box, id))
+		box = id;
+	meter_fresh(req_den(r), box);
 	rows = json_array();
 	if (db_each(err, row_take, rows, kinds[k].sql, "iissss", a / 3600000 * 3600000, b, org, org,
-		    req_query(r, "box"), req_query(r, "box")) < 0 ||
+		    box, box) < 0 ||
 		(k == 0 && names_add(r, rows, err) < 0)) {
 		json_decref(rows);
 		return -1;

@@ -16,6 +16,10 @@ int v1_no_body(struct req *r, struct den_err *err); /* an empty one, or {} */
 bool v1_flag(const struct req *r, const char *name, bool *ret,
 	struct den_err *err); /* "1" "true" "0" "false" */
 
+/* ---- a box's time ---- */
+#define V1_FOREVER (1ULL << 52) /* the most milliseconds */
+extern const char *const v1_words_expire[]; /* "delete" "pause" "stop" */
+
 /* ---- values ---- */
 json_t *v1_text(const char *s); /* NULL: null */
 json_t *v1_textn(const char *s, size_t n);
@@ -29,7 +33,7 @@ json_t *v1_map(const char *const *v); /* "K=V" each */
 int v1_time_parse(const char *text, int64_t *ret_ms,
 	struct den_err *err); /* RFC 3339, or Unix milliseconds */
 json_t *v1_result(const struct den_exec_result *res); /* how an exec ended */
-json_t *v1_error(const struct den_err *err);
+json_t *v1_error(const struct req *r, const struct den_err *err);
 
 /* ---- the box of the path ---- */
 /* By id, or by name as its organisation sees it (auth_name()). */
