@@ -123,7 +123,7 @@ struct den_box_spec {
 	size_t size;
 	const char *name;	   /* a-z 0-9 . _ -; NULL: known by its id alone */
 	const char *template_name; /* NULL: "host" */
-	const char *wall;	   /* NULL: "container" */
+	const char *wall;	   /* "container", "gvisor"; NULL: what DEN_WALL says, else "container" */
 	const char *net;	   /* NULL: "none" */
 	const char *hostname;	   /* NULL: the name, else the id */
 	const char *user;	   /* who execs run as when they do not say; NULL: "root" */

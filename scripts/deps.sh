@@ -99,15 +99,29 @@ install() {
     apt install --no-install-recommends "$@"
 }
 
+# What is in no suite that can be taken for granted; without it the tests that need it are skipped.
+runtime() {
+    [ -n "$runtime" ] || return 0
+    # shellcheck disable=SC2086
+    "$(dirname "$0")/runtime.sh" $runtime || say "without $runtime some tests are skipped, and say so"
+}
+
 wanted=''
+runtime=''
 for what; do
     case $what in
     build) wanted="$wanted $build" ;;
     serve) wanted="$wanted $build $serve" ;;
-    test) wanted="$wanted $test" ;;
+    test)
+        wanted="$wanted $test"
+        runtime=runsc
+        ;;
     fuzz) wanted="$wanted $fuzz" ;;
     vm) wanted="$wanted $vm" ;;
-    bench) wanted="$wanted $bench" ;;
+    bench)
+        wanted="$wanted $bench"
+        runtime=runsc
+        ;;
     lint) wanted="$wanted $lint" ;;
     *)
         say "deps.sh: '$what' is none of build, serve, test, fuzz, vm, bench, lint"
@@ -130,10 +144,12 @@ fi
 
 # shellcheck disable=SC2086,SC2046
 set -- $(missing $wanted)
-[ $# -gt 0 ] || exit 0
 # shellcheck disable=SC2046
-set -- $(missing $(real_names "$@"))
-[ $# -gt 0 ] || exit 0
+[ $# = 0 ] || set -- $(missing $(real_names "$@"))
+if [ $# = 0 ]; then
+    runtime
+    exit 0
+fi
 if ! root=$(as_root); then
     say 'these packages are missing, and only root can install them. Run:'
     say "  sudo apt-get install --no-install-recommends $*"
@@ -157,3 +173,4 @@ if ! install "$@"; then
         exit 1
     fi
 fi
+runtime

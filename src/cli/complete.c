@@ -185,9 +185,10 @@ static void offer_value(struct completion *c, const struct option_def *d, const 
 	if (!strcmp(d->arg, "DIR") || !strcmp(d->arg, "FILE") || !strcmp(d->name, "mount") ||
 		!strcmp(d->name, "policy"))
 		buf_addstr(&c->out, ":file\n");
-	else if (!strcmp(d->name, "wall"))
+	else if (!strcmp(d->name, "wall")) {
 		offer(c, "", "container", "namespaces, cgroup and seccomp");
-	else if (!strncmp(d->arg, "BOX", 3))
+		offer(c, "", "gvisor", "a kernel of its own: runsc");
+	} else if (!strncmp(d->arg, "BOX", 3))
 		offer_spots(c, d->arg);
 	else if (!strcmp(d->arg, "CHECKPOINT"))
 		offer_points(c, first);

@@ -24,7 +24,7 @@ const struct option_def options_box[] = {
 		"host name inside (default: the box's name)" },
 	{ "srt-settings", 0, OPT_TEXT, FIELD(srt_settings), "FILE",
 		"network and shared directories as sandbox-runtime's settings say" },
-	{ "wall", 0, OPT_TEXT, FIELD(wall), "WALL", "how it is walled off (default: container)" },
+	{ "wall", 0, OPT_TEXT, FIELD(wall), "WALL", "how it is walled off: container (default), gvisor" },
 	{ "cpus", 0, OPT_CPUS, FIELD(cpus), "N", "processors, like 2 or 0.5" },
 	{ "memory", 0, OPT_SIZE, FIELD(memory), "SIZE", "memory of all its processes, like 512M" },
 	{ "pids", 0, OPT_COUNT, FIELD(pids), "N", "processes and threads (default: 4096)" },

@@ -57,7 +57,12 @@ static void find_walls(struct buf *out)
 		snprintf(text, sizeof(text), "%s", err.msg);
 		finding(out, "wall container", "missing", text);
 	}
-	finding(out, "wall gvisor", "limited", "not in this version of den");
+	if (wall_gvisor.probe(&err) == 0) {
+		finding(out, "wall gvisor", "ok", "runsc is there; --wall gvisor gives a box a kernel of its own");
+	} else {
+		snprintf(text, sizeof(text), "%s", err.msg);
+		finding(out, "wall gvisor", "limited", text);
+	}
 	finding(out, "wall microvm", "limited", "not in this version of den");
 }
 

@@ -332,13 +332,21 @@ int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t mo
 
 /* ---- life ---- */
 
+/* Of a new box, where nobody says which: a fork has its box's. */
+static const char *usual_wall(const char *from)
+{
+	const char *w = getenv("DEN_WALL");
+
+	return !from && w && w[0] ? w : NULL;
+}
+
 int spec_from(const struct den_box_spec *in, const char *from, bool full, struct buf *out, struct den_err *err)
 {
 	struct box_mount mounts[SPEC_MAX_MOUNTS];
 	struct box_spec s = {
 		.name = (char *)in->name,
 		.template_name = (char *)in->template_name,
-		.wall = (char *)in->wall,
+		.wall = (char *)(in->wall ? in->wall : usual_wall(from)),
 		.net = (char *)in->net,
 		.hostname = (char *)in->hostname,
 		.user = (char *)in->user,
