@@ -268,7 +268,7 @@ class Row {
 		this.cost = h('span', { class: 'num' });
 		this.el = row(
 			cell('Name', { class: 'c-name' }, this.name, this.id),
-			cell('State', {}, this.state),
+			cell('State', { class: 'c-state' }, this.state),
 			cell('Owner, labels', { class: 'c-labels' }, this.owner, this.labels),
 			cell('CPU', { class: 'c-cpu' }, h('span', { class: 'figure' }, this.spark, this.cpu)),
 			cell('Memory', { class: 'c-mem' }, h('span', { class: 'figure' }, this.meter, this.memory)),
@@ -369,8 +369,8 @@ export function boxesView(main, signal) {
 	});
 	const count = h('p', { class: 'count', id: 'count' });
 	const { el, body } = table('Boxes', [
-		{ label: 'Name, template' },
-		{ label: 'State' },
+		{ label: 'Name, template', class: 'c-name' },
+		{ label: 'State', class: 'c-state' },
 		{ label: 'Owner, labels', class: 'c-labels' },
 		{ label: 'CPU', class: 'c-cpu' },
 		{ label: 'Memory', class: 'c-mem' },

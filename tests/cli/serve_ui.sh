@@ -73,6 +73,11 @@ test_page_light_and_dark() {
 }
 
 #@ root timeout=180
+test_page_shows_all_of_its_table_at_1280_and_800_pixels() {
+	page widths
+}
+
+#@ root timeout=180
 test_page_fits_400_pixels() {
 	page narrow
 }

@@ -394,6 +394,33 @@ const tests = {
 		}
 	},
 
+	async widths() {
+		for (let i = 0; i < 3; i++)
+			await create({
+				name: `a-rather-long-name-of-a-box-${i}`,
+				labels: { team: 'research-and-development', task: '4711-a-long-one', model: 'some-model' },
+				ttl_ms: 3600000
+			});
+		for (const width of [1280, 1024, 800]) {
+			const page = await open({ viewport: { width, height: 800 } });
+			await rowOf(page, 'box-2').waitFor();
+			const cut = await page.evaluate(() =>
+				[document.documentElement, ...document.querySelectorAll('.wrap')]
+					.filter((e) => e.scrollWidth > e.clientWidth)
+					.map((e) => `${e.className || e.tagName} ${e.scrollWidth} > ${e.clientWidth}`)
+			);
+			assert.deepEqual(cut, [], `cut at ${width} px`);
+			const more = await rowOf(page, 'box-2').locator('.c-act button').boundingBox();
+			assert.ok(more && more.x + more.width <= width, `the actions are out of sight at ${width} px`);
+			for (const name of ['c-name', 'c-state', 'c-labels', 'c-cpu', 'c-mem', 'c-age', 'c-cost']) {
+				const b = await rowOf(page, 'box-2').locator(`.${name}`).boundingBox();
+				assert.ok(b && b.width > 40, `${name} has no room at ${width} px`);
+			}
+			await shot(page, `boxes-${width}`);
+			await page.close();
+		}
+	},
+
 	async keyboard_alone() {
 		await create({ name: 'one' });
 		await create({ name: 'two' });
