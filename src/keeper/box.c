@@ -9,10 +9,11 @@
 #include "gate.h"
 #include "keeper.h"
 #include "place.h"
+#include "saved.h"
 
 bool box_is_up(const struct keeper *k)
 {
-	return k->row.info.state == BOX_RUNNING || k->row.info.state == BOX_PAUSED;
+	return k->row.info.state == BOX_RUNNING || (k->row.info.state == BOX_PAUSED && !k->row.info.on_disk);
 }
 
 int box_save(struct keeper *k, struct den_err *err)
@@ -50,6 +51,27 @@ void answer_waiting(struct keeper *k)
 	}
 }
 
+void box_off(struct keeper *k, bool later, bool execs_end)
+{
+	loop_remove(k->loop, &k->init_pid);
+	loop_timer_clear(&k->kill);
+	loop_timer_clear(&k->runtime);
+	loop_timer_clear(&k->lease.timer);
+	k->ops->stop(&k->wall, later);
+	if (k->keep_waiting) {
+		fd_close(&k->old_mntns);
+		k->old_mntns = fd_take(&k->wall.mntns);
+	}
+	if (execs_end)
+		kexec_box_down(k);
+	gate_down(k);
+	k->init_up = false;
+	conn_close(&k->init);
+	k->ops->clean(&k->wall);
+	store_proc_clear(k->boxfd);
+	unlinkat(k->boxfd, PLACE_INIT_SOCK, 0);
+}
+
 /* The only writer of STOPPED. init is dead or dies here, and all else with it. */
 void box_down(struct keeper *k, const char *reason)
 {
@@ -58,26 +80,11 @@ void box_down(struct keeper *k, const char *reason)
 
 	if (!box_is_up(k))
 		return;
-	loop_remove(k->loop, &k->init_pid);
-	loop_timer_clear(&k->kill);
-	loop_timer_clear(&k->runtime);
-	loop_timer_clear(&k->lease.timer);
 	/* Of a box that stays, acknowledged changes are on disk when its file systems are unmounted. Of one
 	 * that is rolled back they are with the checkpoint of them, and unmounting can wait. */
 	later = k->keep_waiting ? k->pool && k->pool->kind == POOL_BTRFS && !k->row.info.spec.disk :
 				  k->gone || (k->row.info.spec.flags & BOX_EPHEMERAL);
-	k->ops->stop(&k->wall, later);
-	if (k->keep_waiting) {
-		fd_close(&k->old_mntns);
-		k->old_mntns = fd_take(&k->wall.mntns);
-	}
-	kexec_box_down(k);
-	gate_down(k);
-	k->init_up = false;
-	conn_close(&k->init);
-	k->ops->clean(&k->wall);
-	store_proc_clear(k->boxfd);
-	unlinkat(k->boxfd, PLACE_INIT_SOCK, 0);
+	box_off(k, later, true);
 	k->row.info.state = BOX_STOPPED;
 	k->row.info.stopped_ms = clock_wall_ms();
 	if (reason && !k->row.info.reason)
@@ -96,8 +103,31 @@ void box_down(struct keeper *k, const char *reason)
 	keeper_leave_if_done(k);
 }
 
+/* What was saved is of no use any more, but as a checkpoint. */
+static int stop_on_disk(struct keeper *k, struct den_err *err)
+{
+	struct box_info *i = &k->row.info;
+	struct box_info was = *i;
+
+	i->on_disk = ON_DISK_NOT;
+	i->state = BOX_STOPPED;
+	i->stopped_ms = clock_wall_ms();
+	if (box_save(k, err) < 0) {
+		i->on_disk = was.on_disk;
+		i->state = was.state;
+		i->stopped_ms = was.stopped_ms;
+		return -1;
+	}
+	kexec_box_down(k);
+	feed_state(k, "box.stopped");
+	answer_waiting(k);
+	return 0;
+}
+
 int box_stop(struct keeper *k, uint64_t grace_ms, struct den_err *err)
 {
+	if (k->row.info.on_disk)
+		return stop_on_disk(k, err);
 	if (k->row.info.state == BOX_PAUSED && k->ops->freeze(&k->wall, false, err) < 0)
 		return -1;
 	if (!box_is_up(k))
@@ -117,6 +147,8 @@ int box_pause(struct keeper *k, bool on, struct den_err *err)
 {
 	enum box_state want = on ? BOX_PAUSED : BOX_RUNNING;
 
+	if (k->row.info.on_disk)
+		return den_fail(err, DEN_CONFLICT, 0, "the box is paused already, and on disk");
 	if (!box_is_up(k))
 		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
 	if (k->row.info.state == want)
@@ -198,6 +230,7 @@ int box_delete(struct keeper *k, struct den_err *err)
 	fd_close(&k->boxfd);
 	if (store_box_trash(k->store, &k->id, err) < 0)
 		return -1;
+	saved_remove_but(k->store, &k->id, NULL, NULL);
 	k->in_trash = true; /* emptied when all clients have been told, see keeper_main() */
 	if (k->row.slot != UINT64_MAX)
 		store_release_slot(k->store, k->row.slot, &k->id);

@@ -413,11 +413,27 @@ void kexec_signal(struct client *c, const struct wire_frame *f)
 		conn_ok(&c->conn, 0);
 }
 
+static uint64_t credit_in(const struct wire_frame *f)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	struct wire_value v;
+	uint64_t n = 0;
+
+	while (wire_next(&rd, &v, NULL) > 0)
+		if (v.tag == F_CREDIT)
+			(void)wire_u64(&v, UINT32_MAX, &n, NULL);
+	return n;
+}
+
 /* IN, IN_EOF, CREDIT, RESIZE, DETACH: as they are, to init. */
 void kexec_relay(struct client *c, const struct wire_frame *f)
 {
 	struct chan *ch = chan_by_theirs(c, f->chan);
 
+	if (ch && f->type == WM_CREDIT && c->k->row.info.on_disk)
+		ch->credit = MIN(ch->credit + credit_in(f), (uint64_t)WIRE_WINDOW); /* told when it is back */
+	if (ch && f->type == WM_DETACH && c->k->row.info.on_disk)
+		chan_free(ch);
 	if (!ch || !c->k->init_up)
 		return; /* it ended while this was under way */
 	if (f->type == WM_IN)
@@ -441,6 +457,10 @@ void kexec_relay(struct client *c, const struct wire_frame *f)
 /* Its client is gone. */
 static void chan_leave(struct keeper *k, struct chan *ch)
 {
+	if (k->row.info.on_disk) { /* nothing of it runs: it waits for whoever comes */
+		chan_free(ch);
+		return;
+	}
 	if (ch->kill_on_close)
 		/* a file operation tidies up and ends; the signal is there before the end of its input */
 		kexec_kill(ch->x, ch->x->info.flags & EXEC_BUILTIN ? SIGTERM : SIGHUP, EXEC_BY_ITSELF);
@@ -454,18 +474,21 @@ static void chan_leave(struct keeper *k, struct chan *ch)
 
 static void on_started(struct keeper *k, struct chan *ch, const struct wire_frame *f)
 {
-	struct wire_reader rd = wire_reader(f->p, f->len);
-	struct wire_value v;
-	uint64_t pid = 0;
+	uint64_t pid = wire_find_u64(f->p, f->len, F_PID, 0);
+	uint64_t off[2] = { wire_find_u64(f->p, f->len, F_OFF_OUT, 0), wire_find_u64(f->p, f->len, F_OFF_ERR, 0) };
+	bool was_again = ch->again, again = was_again && ch->started, same = off[0] == ch->off[0] && off[1] == ch->off[1];
 
-	while (wire_next(&rd, &v, NULL) > 0)
-		if (v.tag == F_PID)
-			wire_u64(&v, 1 << 30, &pid, NULL);
-	if (ch->started && (!ch->live || ch->credit < WIRE_GAP_COST)) {
+	if (pid > 1 << 30)
+		pid = 0;
+	ch->again = false;
+	memcpy(ch->off, off, sizeof(off));
+	if (again && same)
+		return; /* it goes on where it was */
+	if (ch->started && !again && (!ch->live || ch->credit < WIRE_GAP_COST)) {
 		box_down(k, "its init process broke the protocol");
 		return;
 	}
-	if (ch->started)
+	if (ch->started && !again)
 		ch->credit -= WIRE_GAP_COST; /* a live follower is told that it lost something */
 	if (!ch->x->info.pid) {
 		ch->x->info.pid = pid;
@@ -477,6 +500,8 @@ static void on_started(struct keeper *k, struct chan *ch, const struct wire_fram
 		return;
 	}
 	conn_send(&ch->client->conn, WM_STARTED, ch->theirs, f->p, f->len);
+	if (ch->detach && was_again)
+		conn_send(&k->init, WM_DETACH, ch->ours, NULL, 0);
 	if (ch->detach)
 		chan_free(ch);
 }
@@ -541,7 +566,11 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 		if (v.tag != F_RECORD || exec_info_get(v.p, v.len, &i, NULL) < 0)
 			continue;
 		k->next_exec = MAX(k->next_exec, (uint32_t)i.exec);
-		if (exec_by_number(k, i.exec)) {
+		x = exec_by_number(k, i.exec);
+		if (x) { /* it was parked, and is told of what happened meanwhile */
+			x->info.timeout_ms = i.timeout_ms;
+			if (i.ended_ms)
+				kexec_ended(x, &i.result);
 			exec_info_free(&i);
 			continue;
 		}
@@ -562,18 +591,6 @@ static void on_hello(struct keeper *k, const struct wire_frame *f)
 	k->init_known = !more;
 }
 
-static uint64_t credit_in(const struct wire_frame *f)
-{
-	struct wire_reader rd = wire_reader(f->p, f->len);
-	struct wire_value v;
-	uint64_t n = 0;
-
-	while (wire_next(&rd, &v, NULL) > 0)
-		if (v.tag == F_CREDIT)
-			(void)wire_u64(&v, UINT32_MAX, &n, NULL);
-	return n;
-}
-
 void kexec_from_init(struct keeper *k, const struct wire_frame *f)
 {
 	struct chan *ch;
@@ -583,6 +600,8 @@ void kexec_from_init(struct keeper *k, const struct wire_frame *f)
 			on_hello(k, f);
 		else if (f->type == WM_EXIT)
 			on_ended(k, f);
+		else if (f->type == WM_PARK)
+			k->parked = true;
 		return;
 	}
 	ch = chan_by_ours(k, f->chan);
@@ -612,6 +631,7 @@ void kexec_from_init(struct keeper *k, const struct wire_frame *f)
 			return;
 		}
 		ch->credit -= f->len;
+		ch->off[f->type == WM_ERR] += f->len;
 		conn_send(&ch->client->conn, f->type, ch->theirs, f->p, f->len);
 		break;
 	case WM_IN_CREDIT:

@@ -23,6 +23,7 @@
 #include "history.h"
 #include "keeper.h"
 #include "parse.h"
+#include "saved.h"
 
 /* Entries that are looked at one by one: beyond that a snapshot is cheaper, and of a plain pool nothing is. */
 #define PRINT_MAX_BTRFS 300
@@ -51,7 +52,7 @@ static int look(struct keeper *k, uint64_t *print, struct den_err *err)
 	return r;
 }
 
-static int need_history(const struct keeper *k, struct den_err *err)
+int need_history(const struct keeper *k, struct den_err *err)
 {
 	if (!k->row.work)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
@@ -64,7 +65,7 @@ static int need_history(const struct keeper *k, struct den_err *err)
 #define PRINT_FILE "print"
 
 /* Not synced: without it, or with an old one, a checkpoint too many is made. */
-static void print_set(struct keeper *k, uint64_t print, bool known)
+void box_print_set(struct keeper *k, uint64_t print, bool known)
 {
 	auto_fd fd = -1;
 	char text[64];
@@ -115,7 +116,7 @@ void box_print_now(struct keeper *k)
 	int r = k->row.work ? look(k, &print, &ignored) : 0;
 
 	if (k->row.work)
-		print_set(k, print, r > 0);
+		box_print_set(k, print, r > 0);
 }
 
 /* ---- making one ---- */
@@ -126,12 +127,12 @@ static bool hold_still(struct keeper *k)
 {
 	struct den_err ignored;
 
-	return (k->pool->kind == POOL_PLAIN || k->row.info.spec.disk) && k->row.info.state == BOX_RUNNING &&
+	return !k->saving && (k->pool->kind == POOL_PLAIN || k->row.info.spec.disk) && k->row.info.state == BOX_RUNNING &&
 		k->ops->freeze(&k->wall, true, &ignored) == 0;
 }
 
 /* *print, *known: the fingerprint from before; of a disk, the one from after, since holding it writes to it. */
-static int snapshot(struct keeper *k, uint64_t number, uint64_t *print, bool *known, struct den_err *err)
+int box_snapshot(struct keeper *k, uint64_t number, uint64_t *print, bool *known, struct den_err *err)
 {
 	char from[64], to[64], like[64];
 	struct den_err ignored;
@@ -159,11 +160,11 @@ static int snapshot(struct keeper *k, uint64_t number, uint64_t *print, bool *kn
 }
 
 /* The row of a snapshot that is there. */
-static int record(struct keeper *k, uint64_t number, enum ckpt_kind kind, const char *message,
-	const char *origin, struct den_err *err)
+int box_record(struct keeper *k, uint64_t number, enum ckpt_kind kind, const char *message, const char *origin,
+	uint64_t images, struct den_err *err)
 {
 	struct ckpt c = { .number = number, .parent = (int64_t)k->row.head, .created_ms = clock_wall_ms(),
-		.turn = k->row.turn, .size = k->print_bytes, .kind = kind, .message = (char *)message, .origin = (char *)origin };
+		.turn = k->row.turn, .size = k->print_bytes, .images = images, .kind = kind, .message = (char *)message, .origin = (char *)origin };
 	uint64_t head = k->row.head, next = k->row.next;
 	int64_t pending = k->row.pending;
 
@@ -192,14 +193,14 @@ int box_checkpoint(struct keeper *k, enum ckpt_kind kind, const char *message, c
 	if (need_history(k, err) < 0 || home_open(k, err) < 0)
 		return -1;
 	known = look(k, &print, &ignored) > 0;
-	if (snapshot(k, number, &print, &known, err) < 0)
+	if (box_snapshot(k, number, &print, &known, err) < 0)
 		return -1;
-	if (record(k, number, kind, message, origin, err) < 0) {
+	if (box_record(k, number, kind, message, origin, 0, err) < 0) {
 		home_name(k, 'c', number, name);
 		(void)home_discard(k, name, &ignored);
 		return -1;
 	}
-	print_set(k, print, known);
+	box_print_set(k, print, known);
 	*ret = number;
 	return 0;
 }
@@ -231,19 +232,19 @@ int box_checkpoint_if_changed(struct keeper *k, enum ckpt_kind kind, const char 
 	r = is_changed(k, &print, &known, err);
 	if (r <= 0)
 		return r;
-	if (snapshot(k, number, &print, &known, err) < 0)
+	if (box_snapshot(k, number, &print, &known, err) < 0)
 		return -1;
 	home_name(k, 'c', k->row.head, head);
 	home_name(k, 'c', number, name);
 	if (faccessat(k->pool->fd, head, F_OK, AT_SYMLINK_NOFOLLOW) == 0 &&
 		pool_differs(k->pool, head, name, &ignored) == 0)
 		r = 0;
-	if (r > 0 && record(k, number, kind, message, NULL, err) < 0)
+	if (r > 0 && box_record(k, number, kind, message, NULL, 0, err) < 0)
 		r = -1;
 	if (r <= 0)
 		(void)home_discard(k, name, &ignored);
 	if (r >= 0)
-		print_set(k, print, known);
+		box_print_set(k, print, known);
 	if (r > 0)
 		*ret = number;
 	return r;
@@ -511,6 +512,7 @@ int box_prune(struct keeper *k, uint64_t keep_ms, bool everything, uint64_t *ret
 		char name[64];
 
 		home_name(k, 'c', gone[i], name);
+		saved_remove(k->store, &k->id, gone[i]);
 		r = home_discard(k, name, err);
 	}
 	*ret = n_gone;
@@ -522,10 +524,11 @@ int req_checkpoint(struct client *c, const struct wire_frame *f, struct buf *out
 	auto_free char *message = NULL;
 	uint64_t number;
 
+	if (field_str(f, F_MSG, 4096, &message, err) < 0)
+		return -1;
 	if (field_u64(f, F_FLAGS, 0) & SAVE_FULL)
-		return den_fail(err, DEN_UNSUPPORTED, 0, "programs cannot be saved so far");
-	if (field_str(f, F_MSG, 4096, &message, err) < 0 ||
-		box_checkpoint(c->k, CKPT_MANUAL, message, NULL, &number, err) < 0)
+		return memory_checkpoint(c->k, message, out, err);
+	if (box_checkpoint(c->k, CKPT_MANUAL, message, NULL, &number, err) < 0)
 		return -1;
 	wire_put_u64(out, F_NUMBER, number);
 	return 0;
@@ -543,6 +546,10 @@ static void put_ckpt(struct buf *b, const struct ckpt *c, bool head)
 	wire_put_str(b, F_ORIGIN, c->origin);
 	wire_put_str(b, F_TAG, c->tags);
 	wire_put_u64(b, F_HEAD, head);
+	if (c->images) {
+		wire_put_u64(b, F_FULL, 1);
+		wire_put_u64(b, F_IMAGES, c->images);
+	}
 }
 
 static void send_ckpt(struct client *c, const struct ckpt *ckpt)
@@ -683,9 +690,11 @@ int req_fork_point(struct client *c, const struct wire_frame *f, struct buf *out
 	uint64_t number;
 	char from[64];
 
+	if (field_str(f, F_REF, 64, &ref, err) < 0)
+		return -1;
 	if (field_u64(f, F_FLAGS, 0) & SAVE_FULL)
-		return den_fail(err, DEN_UNSUPPORTED, 0, "programs cannot be saved so far");
-	if (field_str(f, F_REF, 64, &ref, err) < 0 || box_point(c->k, ref, &number, err) < 0)
+		return memory_point(c->k, ref, out, err);
+	if (box_point(c->k, ref, &number, err) < 0)
 		return -1;
 	snprintf(from, sizeof(from), "%s@%llu", c->k->id.s, (unsigned long long)number);
 	wire_put_str(out, F_FROM, from);

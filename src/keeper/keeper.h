@@ -43,6 +43,8 @@ struct chan {
 	bool live; /* enum attach_flags: STARTED may come again */
 	uint64_t in_sent; /* stdin bytes passed on that init has not credited back */
 	uint64_t credit; /* bytes init may still send: it must keep to it, or the box is ended */
+	uint64_t off[2]; /* bytes of each stream that came */
+	bool again;	 /* it was opened once more, after init was parked: the client is not told */
 };
 
 struct client {
@@ -117,6 +119,8 @@ struct keeper {
 	} lease;
 	struct loop_timer runtime, late_row, kill, owner_gone, leave, idle, relisten;
 	bool stopping;
+	bool saving;	/* the wall holds it, and it must not be let go */
+	bool parked;	/* init said that it lets go of everything from outside */
 	bool announced; /* box_announce() was called for the next start */
 	bool in_trash; /* its files are still to be freed */
 	bool gone; /* deleted: answer nothing more, leave when all is sent */
@@ -166,6 +170,7 @@ int box_stop(struct keeper *k, uint64_t grace_ms, struct den_err *err);
 int box_pause(struct keeper *k, bool on, struct den_err *err);
 int box_delete(struct keeper *k, struct den_err *err);
 void box_down(struct keeper *k, const char *reason);
+void box_off(struct keeper *k, bool later, bool execs_end); /* nothing of it runs; the row is as it was */
 int box_save(struct keeper *k, struct den_err *err);
 int box_empty_trash(struct store *s, const struct box_id *mine, struct den_err *err);
 void box_put_info(struct keeper *k, struct buf *b);
@@ -226,6 +231,12 @@ int box_prune(struct keeper *k, uint64_t keep_ms, bool everything, uint64_t *ret
 int box_resolve(struct keeper *k, const char *ref, uint64_t *ret, struct den_err *err);
 /* Likewise, but "now" and nothing mean the present, which gets a checkpoint if it has none. */
 int box_point(struct keeper *k, const char *ref, uint64_t *ret, struct den_err *err);
+/* Parts of it, for those who do more in between. */
+int need_history(const struct keeper *k, struct den_err *err);
+int box_snapshot(struct keeper *k, uint64_t number, uint64_t *print, bool *known, struct den_err *err);
+int box_record(struct keeper *k, uint64_t number, enum ckpt_kind kind, const char *message, const char *origin,
+	uint64_t images, struct den_err *err);
+void box_print_set(struct keeper *k, uint64_t print, bool known);
 void box_print_load(struct keeper *k);
 void box_print_now(struct keeper *k);
 void box_turn(struct keeper *k, const struct exec_info *x); /* one ended */
@@ -240,8 +251,26 @@ int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, 
 int req_prune(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_fork_point(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 
-/* memory.c */
-int memory_possible(const struct keeper *k, struct den_err *err);
+/* memory.c: programs on disk. Those that save put what wire.h says into out. */
+int memory_possible(struct keeper *k, struct den_err *err);
+int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, struct den_err *err);
+int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct den_err *err);
+/* A full checkpoint for a fork: ref, or (NULL, "now") the present, for which one is made. */
+int memory_point(struct keeper *k, const char *ref, struct buf *out, struct den_err *err);
+int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err);
+/* -1: it has none, or they could not be loaded here */
+int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err);
+int box_hibernate(struct keeper *k, struct den_err *err);
+int box_wake(struct keeper *k, struct den_err *err); /* from disk, or where it is hibernated */
+bool wake_needed(const struct keeper *k, const struct wire_frame *f);
+void memory_forget(struct keeper *k, bool all); /* images that nothing refers to */
+int memory_adopt(struct keeper *k, struct den_err *err); /* what a keeper that died left half */
+
+/* wake.c: init without its keeper */
+int init_park(struct keeper *k, struct den_err *err);
+int wake_listen(struct keeper *k, int *ret, struct den_err *err);
+/* Gives init what it needs from outside, says hello, and goes on with every channel at its byte. Closes fd. */
+int init_wake(struct keeper *k, int *fd, bool loaded, struct den_err *err);
 
 /* compare.c */
 int req_diff(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);

@@ -18,6 +18,7 @@
 #include "keeper_main.h"
 
 #define FIRST_CLIENT_FD 3
+#define DISK_HAS 0x7f /* cpu, memory and pids, with their limits: of a box on disk they are 0 */
 
 /* ---- clients ---- */
 
@@ -133,7 +134,11 @@ static int req_hello(struct client *c, const struct wire_frame *f, struct buf *o
 static int req_start(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)f, (void)out;
-	if (lease_left(c->k, err) < 0 || box_up(c->k, err) < 0)
+	if (lease_left(c->k, err) < 0)
+		return -1;
+	if (c->k->row.info.on_disk)
+		return box_wake(c->k, err);
+	if (box_up(c->k, err) < 0)
 		return -1;
 	if (box_save(c->k, err) == 0) {
 		feed_state(c->k, "box.started");
@@ -184,22 +189,27 @@ static int req_wait(struct client *c, const struct wire_frame *f, struct buf *ou
 
 static int req_pause(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
-	(void)out;
-	if (field_u64(f, F_FLAGS, 0) & SAVE_FULL)
-		return den_fail(err, DEN_UNSUPPORTED, 0, "programs cannot be saved so far");
-	return box_pause(c->k, true, err);
+	return field_u64(f, F_FLAGS, 0) & SAVE_FULL ? memory_pause(c->k, NULL, out, err) : box_pause(c->k, true, err);
+}
+
+static int req_hibernate(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	(void)f, (void)out;
+	return box_hibernate(c->k, err);
 }
 
 static int req_resume(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)f, (void)out;
-	return lease_left(c->k, err) < 0 ? -1 : box_pause(c->k, false, err);
+	if (lease_left(c->k, err) < 0)
+		return -1;
+	return c->k->row.info.on_disk ? box_wake(c->k, err) : box_pause(c->k, false, err);
 }
 
 static int req_delete(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)out;
-	if (box_is_up(c->k) && !(field_u64(f, F_FLAGS, 0) & 1))
+	if ((box_is_up(c->k) || c->k->row.info.on_disk == ON_DISK_FULL) && !(field_u64(f, F_FLAGS, 0) & 1))
 		return den_fail(err, DEN_CONFLICT, 0,
 			"the box is %s; stop it first ('den stop'), or use --force",
 			box_state_str[c->k->row.info.state]);
@@ -221,9 +231,11 @@ static int req_stats(struct client *c, const struct wire_frame *f, struct buf *o
 	struct box_stats st = { 0 };
 
 	(void)f;
-	if (!box_is_up(c->k))
+	if (!box_is_up(c->k) && !c->k->row.info.on_disk)
 		return den_fail(err, DEN_CONFLICT, 0, "the box is not running");
-	if (c->k->ops->stats(&c->k->wall, &st, err) < 0)
+	if (c->k->row.info.on_disk) /* nothing of it runs, and nothing is in memory */
+		st.has = DISK_HAS;
+	else if (c->k->ops->stats(&c->k->wall, &st, err) < 0)
 		return -1;
 	disk_stats(c->k, &st);
 	box_stats_put(out, &st);
@@ -257,6 +269,7 @@ static const struct {
 	{ WM_WAIT, true, req_wait },
 	{ WM_PAUSE, true, req_pause },
 	{ WM_RESUME, true, req_resume },
+	{ WM_HIBERNATE, true, req_hibernate },
 	{ WM_DELETE, true, req_delete },
 	{ WM_INFO, true, req_info },
 	{ WM_STATS, true, req_stats },
@@ -320,11 +333,17 @@ static void request(struct client *c, const struct wire_frame *f)
 
 void client_handle(struct client *c, const struct wire_frame *f)
 {
+	struct den_err err;
+
 	box_settle(c->k);
 	if (c->k->ready && ready_refuses(c, f))
 		return;
 	if (lease_counts(f->type))
 		lease_busy(c->k);
+	if (wake_needed(c->k, f) && (lease_left(c->k, &err) < 0 || box_wake(c->k, &err) < 0)) {
+		conn_fail(&c->conn, f->chan, &err);
+		return;
+	}
 	switch (f->type) {
 	case WM_EXEC:
 		kexec_request(c, f);

@@ -1,7 +1,582 @@
-/* Programs on disk. */
-#include "keeper.h"
+/*
+ * Programs on disk: full checkpoints, and boxes that come back from them.
+ *
+ * Saving: init is parked (wake.c), the wall saves into STATE/memory/ID/.N and calls back while nothing runs: then
+ * the files are copied, so both are of one instant. With `stay` init is woken at once; the rest goes on beside the
+ * running box. Images are on disk, then the row of the checkpoint is, then it is acknowledged.
+ *
+ * Pausing to disk is the same with a row that says so (state PAUSED, on_disk): in one transaction with that of the
+ * checkpoint, and that is the moment it happens. Until then the wall holds the processes; a keeper that dies
+ * before, or between that and the end of them, leaves a box that the next one lets go on.
+ *
+ * Loading: `loading` is in the box's directory from before the first process is there until the wall says that all
+ * are. Who finds it takes what is there apart, and the files back to the checkpoint: the programs may have run for
+ * a moment. The row says on_disk until init was met.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-int memory_possible(const struct keeper *k, struct den_err *err)
+#include "clock.h"
+#include "fd.h"
+#include "gate.h"
+#include "keeper.h"
+#include "place.h"
+#include "saved.h"
+#include "strv.h"
+
+#define LOADING "loading"
+#define SEAL_FD 3
+#define TELL_BYTES (256ULL << 20) /* what takes long enough to be told */
+
+int memory_possible(struct keeper *k, struct den_err *err)
 {
-	return k->ops->memory(err);
+	if (need_history(k, err) < 0 || k->ops->memory(err) < 0)
+		return -1;
+	if (k->row.info.spec.flags & BOX_EPHEMERAL)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "a throwaway box cannot be kept");
+	return 0;
+}
+
+/* ---- what images are of ---- */
+
+static void about_fill(struct keeper *k, struct saved_about *a)
+{
+	auto_buf t = { 0 };
+
+	buf_addf(&t, "%s %s", k->row.info.spec.template_name, k->row.version ? k->row.version : "");
+	*a = (struct saved_about){ .wall = mem_strdup(k->row.info.spec.wall), .template = mem_strdup(buf_str(&t)),
+		.ids = wall_ids(NULL), .generation = k->row.info.generation };
+}
+
+int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err)
+{
+	struct saved_about now;
+	auto_saved v = SAVED_NONE;
+	int r;
+
+	if (k->ops->memory(err) < 0 || saved_look(k->store, of, number, &v, err) < 0)
+		return -1;
+	about_fill(k, &now);
+	r = saved_fits(&v.about, &now, err);
+	saved_about_free(&now);
+	return r;
+}
+
+/* ---- saving ---- */
+
+struct save {
+	struct keeper *k;
+	uint64_t number, print;
+	bool known, copied;
+	struct wall_saving w;
+	uint64_t bytes;
+};
+
+static int on_frozen(void *user, struct den_err *err)
+{
+	struct save *s = user;
+	int r;
+
+	s->k->saving = true;
+	r = box_snapshot(s->k, s->number, &s->print, &s->known, err);
+	s->k->saving = false;
+	s->copied = r == 0;
+	return r;
+}
+
+static void save_undo(struct save *s)
+{
+	struct den_err ignored;
+	char name[64];
+
+	home_name(s->k, 'c', s->number, name);
+	if (s->copied)
+		(void)home_discard(s->k, name, &ignored);
+	saved_abandon(s->k->store, &s->k->id, s->number);
+}
+
+/* What is held goes on; where that cannot be, the box is down, and says why. */
+static int let_run(struct keeper *k, struct den_err *err)
+{
+	struct den_err why, ignored;
+	int fd = -1;
+
+	(void)k->ops->freeze(&k->wall, false, &ignored);
+	if (wake_listen(k, &fd, &why) == 0 && init_wake(k, &fd, false, &why) == 0)
+		return 0;
+	box_down(k, why.msg);
+	*err = why;
+	return den_wrap(err, "the box could not go on after its programs were saved");
+}
+
+static int save_images(struct save *s, bool stay, struct den_err *err)
+{
+	struct keeper *k = s->k;
+	struct saved_about about;
+	auto_plan plan = { 0 };
+	auto_fd dir = -1;
+	struct den_err why;
+	int r;
+
+	if (plan_make(k, &plan, err) < 0 || saved_begin(k->store, &k->id, s->number, &dir, err) < 0 ||
+		init_park(k, err) < 0)
+		return -1;
+	s->w.dirfd = dir;
+	s->w.stay = stay;
+	s->w.frozen = on_frozen;
+	s->w.user = s;
+	r = k->ops->save(&k->wall, &plan.p, &s->w, err);
+	if (r == 0 && !s->copied)
+		r = den_fail(err, DEN_INTERNAL, 0, "the wall did not say when nothing ran");
+	if (r < 0 || stay) {
+		why = r < 0 ? *err : (struct den_err){ 0 };
+		if (let_run(k, err) < 0)
+			return -1;
+		if (r < 0) {
+			*err = why;
+			return -1;
+		}
+	}
+	about_fill(k, &about);
+	about.runtime = s->w.runtime ? mem_strdup(s->w.runtime) : NULL;
+	r = saved_commit(k->store, &k->id, s->number, dir, &about, &s->bytes, err);
+	saved_about_free(&about);
+	return r;
+}
+
+static void tell_large(struct keeper *k)
+{
+	struct box_stats st = { 0 };
+	struct den_err ignored;
+	char text[80];
+
+	if (k->ops->stats(&k->wall, &st, &ignored) < 0 || st.mem < TELL_BYTES)
+		return;
+	snprintf(text, sizeof(text), "saving programs, about %llu MB of memory", (unsigned long long)(st.mem >> 20));
+	tell_progress(text, k);
+}
+
+static int can_save(struct keeper *k, struct den_err *err)
+{
+	struct den_err ignored;
+
+	if (memory_possible(k, err) < 0)
+		return -1;
+	if (!box_is_up(k))
+		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
+	if (k->merging)
+		return den_fail(err, DEN_CONFLICT, 0, "a merge into this box is under way");
+	if (k->stopping || (k->init_up && !k->init_known && !k->fresh))
+		return den_fail(err, DEN_CONFLICT, EAGAIN, "the box is just starting or stopping; try again");
+	/* init has to run to be parked */
+	if (k->row.info.state == BOX_PAUSED && k->ops->freeze(&k->wall, false, err) < 0)
+		return -1;
+	if (!k->init_known && k->fresh)
+		k->init_known = true;
+	(void)ignored;
+	return home_open(k, err);
+}
+
+static void save_answer(const struct save *s, struct buf *out)
+{
+	if (!out)
+		return;
+	wire_put_u64(out, F_NUMBER, s->number);
+	wire_put_u64(out, F_SIZE, s->bytes);
+	wire_put_u64(out, F_FROZEN_US, (uint64_t)MAX(s->w.frozen_ns, 0) / 1000);
+	for (size_t i = 0; s->w.lost && s->w.lost[i]; i++)
+		wire_put_str(out, F_UNSAVED, s->w.lost[i]);
+}
+
+static void save_free(struct save *s)
+{
+	strv_free(s->w.lost);
+	free(s->w.runtime);
+}
+
+/* Hashes and compresses what was saved, when whoever waits has been told. Nobody waits for it. */
+static void seal_later(struct keeper *k, uint64_t number, bool pack)
+{
+	struct den_err ignored;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		if (fork() != 0) /* it is nobody's child: nobody has to reap it */
+			_exit(0);
+		prctl(PR_SET_NAME, "den-job", 0, 0, 0);
+		setpriority(PRIO_PROCESS, 0, 19);
+		/* what it inherits would keep locks and connections from ending */
+		if (dup2(k->store->fd, SEAL_FD) < 0)
+			_exit(1);
+		k->store->fd = SEAL_FD;
+		fd_close_from(SEAL_FD + 1);
+		_exit(saved_seal(k->store, &k->id, number, pack, &ignored) < 0);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+}
+
+static int save_stay(struct keeper *k, const char *message, struct save *s, struct den_err *err)
+{
+	bool held = k->row.info.state == BOX_PAUSED;
+	struct den_err ignored;
+	int r;
+
+	if (can_save(k, err) < 0)
+		return -1;
+	*s = (struct save){ .k = k, .number = k->row.next };
+	tell_large(k);
+	r = save_images(s, true, err);
+	if (r == 0)
+		r = box_record(k, s->number, CKPT_MANUAL, message, NULL, s->bytes, err);
+	if (r < 0)
+		save_undo(s);
+	else
+		box_print_set(k, s->print, s->known);
+	if (held && box_is_up(k))
+		(void)k->ops->freeze(&k->wall, true, &ignored);
+	return r;
+}
+
+int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, struct den_err *err)
+{
+	struct save s = { 0 };
+	int r;
+
+	if (k->row.info.on_disk == ON_DISK_FULL) { /* what would be saved is */
+		wire_put_u64(out, F_NUMBER, k->row.info.images);
+		return 0;
+	}
+	r = save_stay(k, message, &s, err);
+	if (r == 0) {
+		save_answer(&s, out);
+		seal_later(k, s.number, true);
+	}
+	save_free(&s);
+	return r < 0 ? den_wrap(err, "full checkpoint") : 0;
+}
+
+int memory_point(struct keeper *k, const char *ref, struct buf *out, struct den_err *err)
+{
+	struct save s = { 0 };
+	uint64_t number;
+	int r;
+
+	if (ref && *ref && strcmp(ref, "now")) {
+		if (box_resolve(k, ref, &number, err) < 0 || memory_check(k, &k->id, number, err) < 0)
+			return -1;
+		wire_put_u64(out, F_NUMBER, number);
+		return 0;
+	}
+	if (k->row.info.on_disk == ON_DISK_FULL) {
+		wire_put_u64(out, F_NUMBER, k->row.info.images);
+		return 0;
+	}
+	r = save_stay(k, "for a fork", &s, err);
+	if (r == 0) {
+		save_answer(&s, out);
+		seal_later(k, s.number, false); /* it is about to be read */
+	}
+	save_free(&s);
+	return r < 0 ? den_wrap(err, "fork") : 0;
+}
+
+/* ---- pausing ---- */
+
+/* The transaction that makes it so. */
+static int pause_row(struct keeper *k, const struct save *s, const char *reason, struct den_err *err)
+{
+	struct box_info *i = &k->row.info;
+	enum box_state state = i->state;
+	char *old = i->reason;
+
+	i->state = BOX_PAUSED;
+	i->on_disk = ON_DISK_FULL;
+	i->images = s->number;
+	i->stopped_ms = clock_wall_ms();
+	i->reason = reason ? mem_strdup(reason) : NULL;
+	if (box_record(k, s->number, CKPT_PAUSE, "paused", NULL, s->bytes, err) == 0) {
+		free(old);
+		return 0;
+	}
+	free(i->reason);
+	i->reason = old;
+	i->state = state;
+	i->on_disk = ON_DISK_NOT;
+	i->stopped_ms = 0;
+	return -1;
+}
+
+/* Of those that were made by pausing, the one it comes back from is enough. */
+static void drop_old_pauses(struct keeper *k)
+{
+	struct ckpt *all = NULL;
+	struct den_err ignored;
+	size_t n = 0;
+
+	if (history_list(k->store, &k->id, &all, &n, &ignored) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (all[i].kind == CKPT_PAUSE && all[i].images && all[i].number != k->row.info.images && !all[i].tags[0] &&
+			history_forget_images(k->store, &k->id, all[i].number, &ignored) == 0)
+			saved_remove(k->store, &k->id, all[i].number);
+	ckpts_free(all, n);
+}
+
+static void execs_still(struct keeper *k)
+{
+	list_for_each(l, &k->execs) {
+		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
+
+		loop_timer_clear(&x->timeout);
+		loop_timer_clear(&x->cpu);
+		loop_timer_clear(&x->grace);
+		loop_timer_clear(&x->last);
+		loop_timer_clear(&x->orphan);
+	}
+}
+
+int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct den_err *err)
+{
+	struct save s = { .k = k, .number = k->row.next };
+	struct den_err ignored;
+	int r;
+
+	if (k->row.info.on_disk)
+		return den_fail(err, DEN_CONFLICT, 0, "the box is paused already, and on disk");
+	if (can_save(k, err) < 0)
+		return den_wrap(err, "pause to disk");
+	k->row.info.state = BOX_RUNNING;
+	tell_large(k);
+	store_hold(k->store);
+	r = save_images(&s, false, err);
+	if (r == 0)
+		r = pause_row(k, &s, reason, err);
+	store_let_go(k->store);
+	if (r < 0) {
+		struct den_err why = *err;
+
+		if (box_is_up(k) && !k->init_up)
+			(void)let_run(k, &ignored);
+		save_undo(&s);
+		save_free(&s);
+		*err = why;
+		return den_wrap(err, "pause to disk");
+	}
+	execs_still(k);
+	box_off(k, false, false);
+	box_print_set(k, s.print, s.known);
+	home_close(k);
+	save_answer(&s, out);
+	save_free(&s);
+	drop_old_pauses(k);
+	seal_later(k, s.number, false);
+	feed_state(k, "box.paused");
+	return 0;
+}
+
+int box_hibernate(struct keeper *k, struct den_err *err)
+{
+	struct box_info *i = &k->row.info;
+	struct den_err ignored;
+
+	if (i->on_disk == ON_DISK_FILES)
+		return den_fail(err, DEN_CONFLICT, 0, "the box is hibernated already");
+	if (i->spec.flags & BOX_EPHEMERAL)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "a throwaway box cannot be kept");
+	if (!box_is_up(k) && !i->on_disk)
+		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
+	if (box_is_up(k)) {
+		bool written = k->row_written;
+
+		if (i->state == BOX_PAUSED)
+			(void)k->ops->freeze(&k->wall, false, &ignored);
+		k->row_written = false; /* STOPPED need not be written: what follows says more */
+		k->stopping = true;
+		k->keep_waiting = true;
+		box_down(k, NULL);
+		fd_close(&k->old_mntns);
+		k->keep_waiting = k->stopping = false;
+		k->row_written = written;
+		home_close(k);
+	} else {
+		kexec_box_down(k);
+	}
+	i->state = BOX_PAUSED;
+	i->on_disk = ON_DISK_FILES;
+	i->stopped_ms = clock_wall_ms();
+	if (box_save(k, err) < 0) {
+		i->state = BOX_STOPPED;
+		i->on_disk = ON_DISK_NOT;
+		return -1;
+	}
+	feed_state(k, "box.paused");
+	return 0;
+}
+
+/* ---- loading ---- */
+
+static int mark_loading(struct keeper *k, bool on, struct den_err *err)
+{
+	if (!on) {
+		unlinkat(k->boxfd, LOADING, 0);
+		return 0;
+	}
+	return file_replace_at(k->boxfd, LOADING, "", 0, 0600, err);
+}
+
+/* Counts up each time: whoever keeps random numbers or names of its own in memory can look. */
+static int write_generation(struct keeper *k, struct den_err *err)
+{
+	auto_fd dir = openat(k->boxfd, GATE_RUN, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)k->row.info.restores);
+	return dir < 0 ? den_fail_sys(err, errno, "open '%s'", GATE_RUN) :
+			 file_replace_at(dir, "generation", text, strlen(text), 0644, err);
+}
+
+static int load_images(struct keeper *k, const struct saved *v, int *wake, struct den_err *err)
+{
+	auto_plan plan = { 0 };
+	int r;
+
+	if (plan_make(k, &plan, err) < 0 || write_generation(k, err) < 0 || wake_listen(k, wake, err) < 0 ||
+		mark_loading(k, true, err) < 0)
+		return -1;
+	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &plan.p.listen_fd, err) < 0)
+		return -1;
+	r = k->ops->load(&plan.p, v->dirfd, &k->wall, err);
+	fd_close(&plan.p.listen_fd);
+	if (r < 0)
+		store_proc_clear(k->boxfd);
+	(void)mark_loading(k, false, err);
+	return r;
+}
+
+/* Its programs come back; k->row says what box it is. On failure nothing runs. */
+int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err)
+{
+	auto_saved v = SAVED_NONE;
+	auto_fd wake = -1;
+	struct saved_about now;
+	int r;
+
+	if (open_template(k, err) < 0 || k->ops->memory(err) < 0)
+		return -1;
+	if (saved_open(k->store, of, number, &v, err) < 0)
+		return -1;
+	about_fill(k, &now);
+	r = saved_fits(&v.about, &now, err);
+	saved_about_free(&now);
+	if (r < 0)
+		return -1;
+	if (v.bytes > TELL_BYTES)
+		tell_progress("bringing the box's programs back", k);
+	k->row.info.restores++;
+	if (load_images(k, &v, &wake, err) < 0) {
+		k->row.info.restores--;
+		return -1;
+	}
+	k->stopping = false;
+	k->row.info.state = BOX_RUNNING;
+	k->row.info.on_disk = ON_DISK_NOT;
+	set_detail(k);
+	if (watch_init(k, err) < 0 || init_wake(k, &wake, true, err) < 0 || gate_up(k, err) < 0) {
+		struct den_err why = *err;
+
+		k->keep_waiting = true; /* what becomes of it is the caller's */
+		box_down(k, NULL);
+		k->keep_waiting = false;
+		*err = why;
+		return -1;
+	}
+	lease_busy(k);
+	lease_arm(k);
+	return 0;
+}
+
+/* Where programs were started anew, the template says with what. */
+static void start_again(struct keeper *k)
+{
+	(void)k;
+}
+
+static int wake_files(struct keeper *k, struct den_err *err)
+{
+	k->row.info.on_disk = ON_DISK_NOT;
+	k->row.info.state = BOX_STOPPED;
+	if (box_up(k, err) < 0) {
+		k->row.info.on_disk = ON_DISK_FILES;
+		k->row.info.state = BOX_PAUSED;
+		return -1;
+	}
+	start_again(k);
+	return 0;
+}
+
+int box_wake(struct keeper *k, struct den_err *err)
+{
+	struct box_info *i = &k->row.info;
+	int64_t stopped = i->stopped_ms, started = i->started_ms;
+	uint64_t how = i->on_disk;
+	int r;
+
+	r = how == ON_DISK_FULL ? memory_load(k, &k->id, i->images, err) : wake_files(k, err);
+	if (r < 0) {
+		i->state = BOX_PAUSED;
+		i->on_disk = how;
+		i->stopped_ms = stopped;
+		return den_wrap(err, how == ON_DISK_FULL ? "resume ('den rollback --disk' starts it without its programs)" :
+							   "resume");
+	}
+	i->stopped_ms = 0;
+	free(i->reason);
+	i->reason = NULL;
+	if (how == ON_DISK_FULL) /* the time that it may run is not the time that it was away */
+		i->started_ms = started + MAX(clock_wall_ms() - stopped, 0);
+	if (box_save(k, err) < 0) {
+		box_down(k, NULL);
+		return -1;
+	}
+	k->print_due = k->row.work;
+	box_settle_later(k);
+	feed_state(k, "box.resumed");
+	return 0;
+}
+
+bool wake_needed(const struct keeper *k, const struct wire_frame *f)
+{
+	if (!k->has_box || k->gone || !k->row.info.on_disk)
+		return false;
+	switch (f->type) {
+	case WM_EXEC:
+	case WM_ATTACH:
+	case WM_SIGNAL:
+	case WM_IN:
+	case WM_IN_EOF:
+	case WM_RESIZE:
+	case WM_DIAL:
+	case WM_MERGE:
+		return true;
+	case WM_PORT:
+		return wire_find_u64(f->p, f->len, F_PORT, 0);
+	default:
+		return false;
+	}
+}
+
+/* ---- what a keeper that died left ---- */
+
+int memory_adopt(struct keeper *k, struct den_err *err)
+{
+	(void)k, (void)err;
+	return 0;
 }

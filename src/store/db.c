@@ -43,7 +43,10 @@ static const char schema_3[] =
 	" created_ms INTEGER NOT NULL, kind INTEGER NOT NULL, origin TEXT, PRIMARY KEY (box, number)) WITHOUT ROWID;"
 	"CREATE INDEX past_origin ON past (origin) WHERE origin IS NOT NULL;";
 
-#define SCHEMA_VERSION 3
+/* images: bytes of the programs that were saved with it (saved.h); 0: none were. */
+static const char schema_4[] = "ALTER TABLE checkpoints ADD COLUMN images INTEGER NOT NULL DEFAULT 0;";
+
+#define SCHEMA_VERSION 4
 #define BUSY_MS 20000
 #define WAL_NAP_MS 5
 #define LOG_MAX (256 << 10)
@@ -97,6 +100,11 @@ static int db_upgrade(sqlite3 *db, struct den_err *err)
 	case 2:
 		if (sqlite3_exec(db, schema_3, NULL, NULL, NULL) != SQLITE_OK ||
 			sqlite3_exec(db, "PRAGMA user_version = 3", NULL, NULL, NULL) != SQLITE_OK)
+			break;
+		/* fall through */
+	case 3:
+		if (sqlite3_exec(db, schema_4, NULL, NULL, NULL) != SQLITE_OK ||
+			sqlite3_exec(db, "PRAGMA user_version = 4", NULL, NULL, NULL) != SQLITE_OK)
 			break;
 		/* fall through */
 	case SCHEMA_VERSION:

@@ -10,7 +10,7 @@
 #include "parse.h"
 
 const char *const ckpt_kind_str[CKPT_KINDS] = { "base", "turn", "manual", "rollback", "merge",
-	"fork" };
+	"fork", "pause" };
 
 void ckpt_free(struct ckpt *c)
 {
@@ -51,6 +51,7 @@ static int bind_add(sqlite3_stmt *st, const void *arg)
 	if (c->origin)
 		r |= sqlite3_bind_text(st, 8, c->origin, -1, SQLITE_TRANSIENT);
 	r |= sqlite3_bind_int64(st, 9, (sqlite3_int64)c->size);
+	r |= sqlite3_bind_int64(st, 10, (sqlite3_int64)c->images);
 	return r;
 }
 
@@ -65,8 +66,8 @@ int history_add(
 		return -1;
 	r = db_begin(db, err);
 	if (r == 0) {
-		r = db_run(db, "INSERT INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)", bind_add, &a,
-			err);
+		r = db_run(db, "INSERT INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?,?)", bind_add,
+			&a, err);
 		if (r == 0)
 			r = db_put_box(db, row, err);
 		r = db_end(db, r, err);
@@ -162,6 +163,13 @@ int history_remove(struct store *s, const struct box_id *id, const uint64_t *num
 	return r;
 }
 
+int history_forget_images(struct store *s, const struct box_id *id, uint64_t number, struct den_err *err)
+{
+	struct one o = { id->s, NULL, number };
+
+	return write_one(s, "UPDATE checkpoints SET images = 0 WHERE box = ? AND number = ?", bind_number, &o, NULL, err);
+}
+
 /* ---- reading ---- */
 
 static char *column_str(sqlite3_stmt *st, int i)
@@ -191,7 +199,8 @@ static void read_ckpt(sqlite3_stmt *st, struct ckpt *c)
 		.origin = column_str(st, 6),
 		.size = (uint64_t)sqlite3_column_int64(st, 7),
 		.tags = column_str(st, 8),
-		.used = sqlite3_column_int(st, 9) };
+		.used = sqlite3_column_int(st, 9),
+		.images = (uint64_t)sqlite3_column_int64(st, 10) };
 	if (!c->tags)
 		c->tags = mem_strdup("");
 }
@@ -209,7 +218,7 @@ int history_rows(sqlite3 *db, const char *id, struct ckpt **ret, size_t *n, stru
 		"  AND tags.number = checkpoints.number),"
 		" EXISTS (SELECT 1 FROM checkpoints AS other WHERE other.origin = checkpoints.box "
 		"|| '@' ||"
-		"  checkpoints.number) FROM checkpoints WHERE box = ? ORDER BY number";
+		"  checkpoints.number), images FROM checkpoints WHERE box = ? ORDER BY number";
 	sqlite3_stmt *st = NULL;
 	struct ckpt *all = NULL;
 	size_t len = 0;

@@ -20,6 +20,7 @@ enum ckpt_kind {
 	CKPT_ROLLBACK,
 	CKPT_MERGE,
 	CKPT_FORK,
+	CKPT_PAUSE, /* of a box that went to disk */
 	CKPT_KINDS
 };
 extern const char *const ckpt_kind_str[CKPT_KINDS];
@@ -29,6 +30,7 @@ struct ckpt {
 	int64_t parent; /* -1: none */
 	int64_t created_ms;
 	uint64_t turn, size;
+	uint64_t images; /* bytes of the programs saved with it (saved.h); 0: it is of files alone */
 	enum ckpt_kind kind;
 	char *message; /* NULL: none */
 	char *origin;  /* "ID@N": forked from, or merged with; NULL: none */
@@ -49,6 +51,8 @@ int history_remove(struct store *s, const struct box_id *id, const uint64_t *num
 	struct den_err *err);
 int history_tag(struct store *s, const struct box_id *id, const char *tag, uint64_t number,
 	struct den_err *err);
+/* What was saved of its programs is about to go. */
+int history_forget_images(struct store *s, const struct box_id *id, uint64_t number, struct den_err *err);
 int history_untag(struct store *s, const struct box_id *id, const char *tag, struct den_err *err);
 
 /*

@@ -1,0 +1,422 @@
+#include "saved.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "mem.h"
+#include "parse.h"
+#include "saved_manifest.h"
+
+static void path_of(const struct box_id *id, const char *before, uint64_t n, char out[static 96])
+{
+	snprintf(out, 96, SAVED_DIR "/%s/%s%llu", id->s, before, (unsigned long long)n);
+}
+
+static int open_dir(int at, const char *path)
+{
+	return openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+void saved_close(struct saved *v)
+{
+	struct den_err ignored;
+
+	if (v->unpacked)
+		(void)tree_remove_at(v->s->fd, v->unpacked, &ignored);
+	free(v->unpacked);
+	for (size_t i = 0; i < v->n_files; i++)
+		free(v->files[i].name);
+	free(v->files);
+	saved_about_free(&v->about);
+	fd_close(&v->dirfd);
+	fd_close(&v->lock); /* after what it guards */
+	*v = (struct saved)SAVED_NONE;
+}
+
+/* ---- making ---- */
+
+int saved_begin(struct store *s, const struct box_id *id, uint64_t n, int *ret_dirfd, struct den_err *err)
+{
+	char dir[64], path[96];
+
+	snprintf(dir, sizeof(dir), SAVED_DIR "/%s", id->s);
+	path_of(id, ".", n, path);
+	if ((mkdirat(s->fd, SAVED_DIR, 0700) < 0 && errno != EEXIST) || (mkdirat(s->fd, dir, 0700) < 0 && errno != EEXIST))
+		return den_fail_sys(err, errno, "make '%s'", dir);
+	saved_abandon(s, id, n);
+	if (mkdirat(s->fd, path, 0700) < 0)
+		return den_fail_sys(err, errno, "make '%s'", path);
+	*ret_dirfd = open_dir(s->fd, path);
+	return *ret_dirfd < 0 ? den_fail_sys(err, errno, "open '%s'", path) : 0;
+}
+
+void saved_abandon(struct store *s, const struct box_id *id, uint64_t n)
+{
+	struct den_err ignored;
+	char path[96];
+
+	path_of(id, ".", n, path);
+	(void)tree_remove_at(s->fd, path, &ignored);
+	path_of(id, "", n, path); /* it has no row, or would not be made again */
+	(void)tree_remove_at(s->fd, path, &ignored);
+}
+
+static uint64_t ctime_ns(const struct stat *st)
+{
+	return (uint64_t)st->st_ctim.tv_sec * 1000000000ULL + (uint64_t)st->st_ctim.tv_nsec;
+}
+
+static int add_file(struct saved *v, int dirfd, const char *name, struct den_err *err)
+{
+	auto_fd fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct saved_file *f;
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return den_fail_sys(err, errno, "open '%.60s'", name);
+	if (!S_ISREG(st.st_mode) || name[0] == '.' || strchr(name, '\n') || v->n_files == SAVED_FILES_MAX)
+		return den_fail(err, DEN_INTERNAL, 0, "the wall left something strange: '%.60s'", name);
+	if (fsync(fd) < 0)
+		return den_fail_sys(err, errno, "write '%.60s'", name);
+	v->files = mem_realloc(v->files, (v->n_files + 1) * sizeof(*v->files));
+	f = &v->files[v->n_files++];
+	*f = (struct saved_file){ .name = mem_strdup(name), .size = (uint64_t)st.st_size, .ino = st.st_ino,
+		.ctime_ns = ctime_ns(&st) };
+	v->bytes += f->size;
+	return 0;
+}
+
+static int add_files(struct saved *v, int dirfd, struct den_err *err)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *de;
+
+	if (!d)
+		return den_fail_sys(err, errno, "read what was saved");
+	while (r == 0 && (de = readdir(d)))
+		if (strcmp(de->d_name, ".") && strcmp(de->d_name, "..") && strcmp(de->d_name, SAVED_MANIFEST))
+			r = add_file(v, dirfd, de->d_name, err);
+	closedir(d);
+	if (r == 0 && !v->n_files)
+		r = den_fail(err, DEN_INTERNAL, 0, "the wall saved nothing");
+	return r;
+}
+
+static int sync_at(int dirfd, const char *name, struct den_err *err)
+{
+	auto_fd fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 || fsync(fd) < 0 ? den_fail_sys(err, errno, "write '%s'", name) : 0;
+}
+
+static int sync_parents(struct store *s, const struct box_id *id, struct den_err *err)
+{
+	char dir[64];
+
+	snprintf(dir, sizeof(dir), SAVED_DIR "/%s", id->s);
+	return sync_at(s->fd, dir, err) < 0 || sync_at(s->fd, SAVED_DIR, err) < 0 ? -1 : sync_at(s->fd, ".", err);
+}
+
+static int write_manifest(const struct saved *v, int dirfd, struct den_err *err)
+{
+	return saved_manifest_write(dirfd, v, err) < 0 || sync_at(dirfd, SAVED_MANIFEST, err) < 0 ? -1 :
+		sync_at(dirfd, ".", err);
+}
+
+static char *copy(const char *text)
+{
+	return text ? mem_strdup(text) : NULL;
+}
+
+int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd, const struct saved_about *about,
+	uint64_t *ret_bytes, struct den_err *err)
+{
+	auto_saved v = SAVED_NONE;
+	char making[96], made[96];
+
+	v.about = (struct saved_about){ .wall = copy(about->wall), .runtime = copy(about->runtime ?: "unknown"),
+		.template = copy(about->template), .kernel = copy(about->kernel), .machine = copy(about->machine),
+		.cpu = copy(about->cpu), .ids = about->ids, .generation = about->generation };
+	saved_about_host(&v.about);
+	saved_boot(v.boot);
+	path_of(id, ".", n, making);
+	path_of(id, "", n, made);
+	if (add_files(&v, dirfd, err) < 0 || write_manifest(&v, dirfd, err) < 0)
+		return -1;
+	if (renameat(s->fd, making, s->fd, made) < 0)
+		return den_fail_sys(err, errno, "name '%s'", made);
+	if (sync_parents(s, id, err) < 0)
+		return -1;
+	*ret_bytes = v.bytes;
+	return 0;
+}
+
+/* ---- reading ---- */
+
+static int open_locked(struct store *s, const struct box_id *id, uint64_t n, int how, struct saved *v,
+	struct den_err *err)
+{
+	struct stat here, there;
+	char path[96];
+
+	path_of(id, "", n, path);
+	v->s = s;
+	v->lock = open_dir(s->fd, path);
+	if (v->lock < 0)
+		return den_fail(err, DEN_NOT_FOUND, 0, "no programs were saved with checkpoint %llu of %s",
+			(unsigned long long)n, id->s);
+	if (how && flock(v->lock, how) < 0)
+		return den_fail(err, DEN_CONFLICT, errno, "what was saved of the programs is in use");
+	if (fstat(v->lock, &here) < 0 || fstatat(s->fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || here.st_ino != there.st_ino)
+		return den_fail(err, DEN_NOT_FOUND, 0, "checkpoint %llu of %s was just removed", (unsigned long long)n, id->s);
+	return saved_manifest_read(v->lock, v, err);
+}
+
+int saved_look(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret, struct den_err *err)
+{
+	struct saved v = SAVED_NONE;
+
+	if (open_locked(s, id, n, 0, &v, err) < 0) {
+		saved_close(&v);
+		return -1;
+	}
+	*ret = v;
+	return 0;
+}
+
+static int damaged(const struct saved_file *f, struct den_err *err)
+{
+	return den_fail(err, DEN_UNSUPPORTED, 0, "what was saved of the programs is damaged: '%.60s' is not what it was",
+		f->name);
+}
+
+/* Untouched since it was written, under this very kernel? */
+static bool is_same(const struct saved_file *f, const struct stat *st, bool same_boot)
+{
+	return same_boot && st->st_ino == f->ino && ctime_ns(st) == f->ctime_ns && (uint64_t)st->st_size == f->size;
+}
+
+static int verify_plain(const struct saved *v, const struct saved_file *f, bool same_boot, struct den_err *err)
+{
+	struct stat st;
+	char hash[65];
+
+	if (fstatat(v->lock, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG(st.st_mode) ||
+		(uint64_t)st.st_size != f->size)
+		return damaged(f, err);
+	if (!f->hash[0] || is_same(f, &st, same_boot))
+		return 0;
+	if (saved_hash(v->lock, f->name, hash, err) < 0)
+		return -1;
+	return strcmp(hash, f->hash) ? damaged(f, err) : 0;
+}
+
+static int unpack_file(const struct saved *v, const struct saved_file *f, struct den_err *err)
+{
+	char name[300], hash[65];
+	struct stat st;
+
+	snprintf(name, sizeof(name), "%s.zst", f->name);
+	if (saved_unpack(v->lock, name, v->dirfd, f->name, f->size, hash, err) < 0)
+		return -1;
+	if (fstatat(v->dirfd, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || (uint64_t)st.st_size != f->size ||
+		strcmp(hash, f->hash))
+		return damaged(f, err);
+	return 0;
+}
+
+/* Beside those that are not packed, which are linked there. */
+static int unpack(struct saved *v, const struct box_id *id, uint64_t n, struct den_err *err)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), SAVED_DIR "/%s/.%llu.%d", id->s, (unsigned long long)n, (int)getpid());
+	(void)tree_remove_at(v->s->fd, path, err);
+	if (mkdirat(v->s->fd, path, 0700) < 0)
+		return den_fail_sys(err, errno, "make '%s'", path);
+	v->unpacked = mem_strdup(path);
+	v->dirfd = open_dir(v->s->fd, path);
+	for (size_t i = 0; i < v->n_files; i++) {
+		struct saved_file *f = &v->files[i];
+
+		if (f->packed && unpack_file(v, f, err) < 0)
+			return -1;
+		if (!f->packed && linkat(v->lock, f->name, v->dirfd, f->name, 0) < 0)
+			return den_fail_sys(err, errno, "link '%.60s'", f->name);
+	}
+	return 0;
+}
+
+int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret, struct den_err *err)
+{
+	struct saved v = SAVED_NONE;
+	bool packed = false, same_boot;
+	char boot[37];
+	int r;
+
+	r = open_locked(s, id, n, LOCK_SH, &v, err);
+	saved_boot(boot);
+	same_boot = boot[0] && !strcmp(boot, v.boot);
+	for (size_t i = 0; r == 0 && i < v.n_files; i++) {
+		packed |= v.files[i].packed;
+		if (!v.files[i].packed)
+			r = verify_plain(&v, &v.files[i], same_boot, err);
+	}
+	if (r == 0 && packed)
+		r = unpack(&v, id, n, err);
+	else if (r == 0)
+		v.dirfd = fcntl(v.lock, F_DUPFD_CLOEXEC, 3);
+	if (r < 0) {
+		saved_close(&v);
+		return -1;
+	}
+	*ret = v;
+	return 0;
+}
+
+/* ---- afterwards ---- */
+
+static void drop_unnamed(const struct saved *v)
+{
+	for (size_t i = 0; i < v->n_files; i++) {
+		char name[300];
+
+		snprintf(name, sizeof(name), "%s%s", v->files[i].name, v->files[i].packed ? "" : ".zst");
+		unlinkat(v->lock, name, 0);
+	}
+}
+
+int saved_seal(struct store *s, const struct box_id *id, uint64_t n, bool pack, struct den_err *err)
+{
+	auto_saved v = SAVED_NONE;
+	bool changed = false;
+
+	if (open_locked(s, id, n, LOCK_SH, &v, err) < 0)
+		return -1;
+	for (size_t i = 0; i < v.n_files; i++) {
+		struct saved_file *f = &v.files[i];
+
+		if (!f->hash[0] && saved_hash(v.lock, f->name, f->hash, err) < 0)
+			return -1;
+		if (pack && !f->packed && f->size > 65536 && saved_pack(v.lock, f->name, err) < 0)
+			return -1;
+		changed = true;
+	}
+	/* nobody reads it while the one takes the other's place; who does is not kept waiting: another time */
+	if (pack && flock(v.lock, LOCK_EX | LOCK_NB) < 0)
+		pack = false;
+	for (size_t i = 0; pack && i < v.n_files; i++)
+		v.files[i].packed |= v.files[i].size > 65536;
+	if (changed && write_manifest(&v, v.lock, err) < 0)
+		return -1;
+	drop_unnamed(&v);
+	return 0;
+}
+
+int saved_share(struct store *s, const struct box_id *from, uint64_t n, const struct box_id *to, uint64_t to_n,
+	struct den_err *err)
+{
+	auto_saved v = SAVED_NONE;
+	auto_fd dir = -1;
+	char making[96], made[96];
+	int r = 0;
+
+	if (open_locked(s, from, n, LOCK_SH, &v, err) < 0 || saved_begin(s, to, to_n, &dir, err) < 0)
+		return -1;
+	for (size_t i = 0; r == 0 && i < v.n_files; i++) {
+		struct saved_file *f = &v.files[i];
+		char name[300];
+		struct stat st;
+
+		snprintf(name, sizeof(name), "%s%s", f->name, f->packed ? ".zst" : "");
+		if (linkat(v.lock, name, dir, name, 0) < 0 || fstatat(dir, name, &st, 0) < 0)
+			r = den_fail_sys(err, errno, "link '%.60s'", name);
+		else if (!f->packed && !f->hash[0]) /* a link changes its time */
+			r = saved_hash(dir, f->name, f->hash, err);
+	}
+	path_of(to, ".", to_n, making);
+	path_of(to, "", to_n, made);
+	if (r < 0 || write_manifest(&v, dir, err) < 0)
+		return -1;
+	if (renameat(s->fd, making, s->fd, made) < 0)
+		return den_fail_sys(err, errno, "name '%s'", made);
+	return sync_parents(s, to, err);
+}
+
+/* ---- removing ---- */
+
+static void remove_at(struct store *s, const char *path)
+{
+	auto_fd fd = open_dir(s->fd, path);
+	struct den_err ignored;
+
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) /* else somebody loads it: swept later */
+		(void)tree_remove_at(s->fd, path, &ignored);
+}
+
+void saved_remove(struct store *s, const struct box_id *id, uint64_t n)
+{
+	char path[96];
+
+	path_of(id, "", n, path);
+	remove_at(s, path);
+}
+
+void saved_remove_but(struct store *s, const struct box_id *id, bool (*keep)(uint64_t n, void *user), void *user)
+{
+	char dir[64], path[400];
+	struct dirent *de;
+	int fd;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), SAVED_DIR "/%s", id->s);
+	fd = open_dir(s->fd, dir);
+	d = fd >= 0 ? fdopendir(fd) : NULL;
+	while (d && (de = readdir(d))) {
+		uint64_t n;
+
+		if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, "..") ||
+			(parse_u64(de->d_name, 0, INT64_MAX, &n, NULL) == 0 && keep && keep(n, user)))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", dir, de->d_name);
+		remove_at(s, path);
+	}
+	if (d)
+		closedir(d);
+	unlinkat(s->fd, dir, AT_REMOVEDIR); /* if that was all */
+}
+
+int saved_sweep(struct store *s, bool (*alive)(const struct box_id *id, void *user), void *user,
+	void (*removed)(const char *what, void *user2), void *user2, struct den_err *err)
+{
+	int fd = open_dir(s->fd, SAVED_DIR);
+	struct dirent *de;
+	DIR *d;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "read '" SAVED_DIR "'");
+	d = fdopendir(fd);
+	while (d && (de = readdir(d))) {
+		struct box_id id;
+		char path[64];
+
+		if (de->d_name[0] == '.' || box_id_parse(de->d_name, &id, NULL) < 0 || alive(&id, user))
+			continue;
+		saved_remove_but(s, &id, NULL, NULL);
+		snprintf(path, sizeof(path), SAVED_DIR "/%s", id.s);
+		if (faccessat(s->fd, path, F_OK, 0) < 0)
+			removed(path, user2);
+	}
+	if (d)
+		closedir(d);
+	return 0;
+}
