@@ -15,6 +15,7 @@
 #include "fd.h"
 #include "keeper.h"
 #include "place.h"
+#include "saved.h"
 #include "strv.h"
 
 /* ---- list ---- */
@@ -167,7 +168,7 @@ static int gc_box(struct gc *g, const struct box_id *id, struct den_err *err)
 		r = remove_box(g, id, boxfd, &row, err);
 	} else if (alive && lease_forfeit(&row.info)) { /* its keeper was killed before that */
 		r = remove_box(g, id, boxfd, &row, err);
-	} else if (!alive && (row.info.state == BOX_RUNNING || row.info.state == BOX_PAUSED)) {
+	} else if (!alive && !row.info.on_disk && (row.info.state == BOX_RUNNING || row.info.state == BOX_PAUSED)) {
 		r = settle_box(g, id, &row, err);
 	}
 	box_row_free(&row);
@@ -319,6 +320,8 @@ int clerk_sweep(struct store *s, void (*removed)(const char *what, void *user), 
 		r = box_empty_trash(s, NULL, err);
 	if (r == 0)
 		r = gc_orphan_rows(&g, err);
+	if (r == 0)
+		r = saved_sweep(s, box_alive, &g, tell_removed, &g, err);
 	if (r == 0)
 		r = store_sweep(s, den_init_hash, removed, user, err);
 	ops = wall_find("container", err);

@@ -346,7 +346,7 @@ static int merge_give_up(struct keeper *k, bool touched, struct den_err *err)
 
 		/* what cannot be kept is not thrown away: the mark stays, the next keeper tries again */
 		if (r)
-			return r < 0 ? -1 : box_rollback(k, fallback, false, &before, err);
+			return r < 0 ? -1 : box_rollback(k, fallback, false, false, &before, err);
 	}
 	k->row.pending = -1;
 	return store_put(k->store, &k->row, err);

@@ -134,6 +134,20 @@ int create_row(struct keeper *k, struct den_err *err)
 	return 0;
 }
 
+/* It begins with the programs of another box, as they were at the checkpoint that it is forked from. */
+static int create_load(struct keeper *k, struct den_err *err)
+{
+	const char *from = k->row.info.spec.from, *at = strchr(from, '@');
+	auto_free char *id = strndup(from, (size_t)(at - from));
+	struct box_id other;
+
+	k->row.info.spec.flags &= ~(uint64_t)BOX_FULL;
+	if (box_id_parse(id, &other, err) < 0 || box_announce(k, err) < 0)
+		return -1;
+	k->announced = false;
+	return memory_load(k, &other, strtoull(at + 1, NULL, 10), err);
+}
+
 int create_build(struct keeper *k, struct den_err *err)
 {
 	struct box_spec *s = &k->row.info.spec;
@@ -151,7 +165,7 @@ int create_build(struct keeper *k, struct den_err *err)
 		return -1;
 	if (geteuid() == 0 && store_claim_slot(k->store, &k->id, &k->row.slot, err) < 0)
 		return -1;
-	if (box_up(k, err) < 0)
+	if ((s->flags & BOX_FULL ? create_load(k, err) : box_up(k, err)) < 0)
 		return -1;
 	k->print_due = k->row.work; /* what nobody changed is not a turn's doing */
 	box_settle_later(k);
@@ -205,9 +219,21 @@ static void fork_own(struct box_spec *got, struct box_spec *asked)
 	got->on_expire = asked->on_expire;
 	got->idle_ms = asked->idle_ms;
 	got->on_idle = asked->on_idle;
-	got->flags = (got->flags & ~(uint64_t)BOX_EPHEMERAL) | (asked->flags & BOX_EPHEMERAL);
+	got->flags = (got->flags & ~(uint64_t)(BOX_EPHEMERAL | BOX_SEED)) | (asked->flags & (BOX_EPHEMERAL | BOX_FULL));
 	free(got->from);
 	got->from = mem_take(&asked->from);
+}
+
+/* What its programs hold of the other box stands here for what it stood there: gate_config.c. */
+static void fork_marks(struct keeper *k, const struct box_info *other)
+{
+	auto_buf b = { 0 };
+
+	buf_addf(&b, "%s %lld", other->spec.id, (long long)other->created_ms);
+	strv_free(k->row.info.marks);
+	k->row.info.marks = strv_copy((const char *const *)other->marks);
+	strv_add(&k->row.info.marks, buf_str(&b));
+	k->row.info.restores = other->restores;
 }
 
 /* A fork is what the other box is, but for what is its own. A guest's gets no port of the host. */
@@ -244,6 +270,8 @@ static int fork_spec(struct keeper *k, bool guest, struct den_err *err)
 		return -1;
 	}
 	k->row.version = mem_take(&other.version);
+	if (s->flags & BOX_FULL)
+		fork_marks(k, &other.info);
 	box_row_free(&other);
 	return 0;
 }
@@ -259,6 +287,9 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 		return -1;
 	k->row.slot = UINT64_MAX;
 	k->row.pending = -1;
+	if ((s->flags & BOX_FULL) && !s->from)
+		return den_fail(err, DEN_INVALID, 0, "programs of which box?");
+	s->flags &= ~(uint64_t)BOX_SEED; /* ours to say */
 	if ((s->from && fork_spec(k, owner->guest, err) < 0) || (owner->guest && guest_spec(s, err) < 0) ||
 		create_settle(k, s, err) < 0)
 		return -1;

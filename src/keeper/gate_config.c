@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -91,6 +92,22 @@ int gate_files(struct kgate *g, struct den_err *err)
 
 /* ---- from the vault ---- */
 
+/* Programs that came from another box hold its placeholders: they stand for the same secrets here. */
+static int load_marks(struct kgate *g, const struct policy_secret *s, json_t *value, struct den_err *err)
+{
+	char *const *marks = g->k->row.info.marks;
+
+	for (size_t i = 0; marks && marks[i]; i++) {
+		auto_free char *mark = NULL, *id = mem_strndup(marks[i], strcspn(marks[i], " "));
+
+		if (vault_placeholder(g->k->store->path, id, s->name, s->env, NULL, &mark, err) < 0)
+			return -1;
+		json_array_append_new(g->secrets, json_pack("{s:s, s:s, s:O*}", "name", s->name, "placeholder", mark,
+			"value64", value));
+	}
+	return 0;
+}
+
 static int load_secret(struct kgate *g, const struct policy_secret *s, json_t *values, struct den_err *err)
 {
 	json_t *value = json_object_get(values, s->name);
@@ -106,6 +123,8 @@ static int load_secret(struct kgate *g, const struct policy_secret *s, json_t *v
 	json_array_append_new(g->secrets, json_pack("{s:s, s:s, s:O*}", "name", s->name, "placeholder", mark,
 		"value64", value));
 	env_put(g, s->env, mark);
+	if (load_marks(g, s, value, err) < 0)
+		return -1;
 	if (s->access_key)
 		env_put(g, "AWS_ACCESS_KEY_ID", s->access_key);
 	return 0;
@@ -175,6 +194,16 @@ static int policy_text(struct kgate *g, char **ret, struct den_err *err)
 	return 0;
 }
 
+/* Of the box whose programs it began with, if it did: they have read that one's certificate already. */
+static int load_authority(struct kgate *g, struct den_err *err)
+{
+	const char *first = g->k->row.info.marks ? g->k->row.info.marks[0] : NULL;
+	auto_free char *id = first ? mem_strndup(first, strcspn(first, " ")) : mem_strdup(g->k->id.s);
+	int64_t since = first ? strtoll(first + strcspn(first, " "), NULL, 10) : g->k->row.info.created_ms;
+
+	return vault_box_ca(g->k->store->path, id, since, &g->ca_cert, &g->ca_key, err);
+}
+
 int gate_load(struct kgate *g, struct den_err *err)
 {
 	auto_free char *text = NULL;
@@ -201,7 +230,7 @@ int gate_load(struct kgate *g, struct den_err *err)
 		env_trust(g);
 	if (!g->terminates)
 		return 0;
-	return vault_box_ca(g->k->store->path, g->k->id.s, g->k->row.info.created_ms, &g->ca_cert, &g->ca_key, err);
+	return load_authority(g, err);
 }
 
 /* ---- for the gate ---- */

@@ -26,6 +26,9 @@
 #include "saved.h"
 
 /* Entries that are looked at one by one: beyond that a snapshot is cheaper, and of a plain pool nothing is. */
+/* What becomes of a box that is rolled back: it stays down, is started, or comes back with its programs. */
+enum after { AFTER_STAYS, AFTER_RUNS, AFTER_LOADED };
+
 #define PRINT_MAX_BTRFS 300
 #define PRINT_MAX_PLAIN 50000
 #define MESSAGE_MAX 400
@@ -391,9 +394,22 @@ void box_settle_later(struct keeper *k)
 	loop_defer(k->loop, &k->settle);
 }
 
-/* With `again` the row says what the start that follows makes true. */
-static int switch_to(struct keeper *k, uint64_t number, bool again, struct den_err *err)
+/* What the row says of a box that was rolled back: the start that follows makes it true, or the next use does. */
+static void say_after(struct box_info *i, uint64_t number, enum after after)
 {
+	if (after == AFTER_RUNS)
+		i->state = BOX_RUNNING;
+	i->on_disk = ON_DISK_NOT;
+	if (after != AFTER_LOADED)
+		return;
+	i->state = BOX_PAUSED;
+	i->on_disk = ON_DISK_FULL;
+	i->images = number;
+}
+
+static int switch_to(struct keeper *k, uint64_t number, enum after after, struct den_err *err)
+{
+	uint64_t on_disk = k->row.info.on_disk, images = k->row.info.images;
 	enum box_state state = k->row.info.state;
 	uint64_t old_work = k->row.work, old_head = k->row.head;
 	int64_t old_pending = k->row.pending;
@@ -408,15 +424,18 @@ static int switch_to(struct keeper *k, uint64_t number, bool again, struct den_e
 		r = home_make_empty(k, old_work + 1, err);
 	else
 		r = home_snapshot(k, from, NULL, to, false, err);
-	if (r < 0 || (again && box_announce(k, err) < 0))
+	if (r < 0 || (after == AFTER_RUNS && box_announce(k, err) < 0))
 		return den_wrap(err, "roll back to %llu", (unsigned long long)number);
 	k->row.work = old_work + 1;
 	k->row.head = number;
 	k->row.pending = -1;
-	k->row.info.state = again ? BOX_RUNNING : state;
+	say_after(&k->row.info, number, after);
 	r = store_put(k->store, &k->row, err); /* the moment it happens */
-	k->row.info.state = state;
+	if (after != AFTER_LOADED || r < 0)
+		k->row.info.state = state;
 	if (r < 0) {
+		k->row.info.on_disk = on_disk;
+		k->row.info.images = images;
 		k->row.work = old_work;
 		k->row.head = old_head;
 		k->row.pending = old_pending;
@@ -430,6 +449,11 @@ static int switch_to(struct keeper *k, uint64_t number, bool again, struct den_e
 	return 0;
 }
 
+int box_restore_files(struct keeper *k, uint64_t number, struct den_err *err)
+{
+	return open_template(k, err) < 0 || home_pool(k, err) < 0 ? -1 : switch_to(k, number, AFTER_LOADED, err);
+}
+
 /* What could not be started again is stopped, and its row says so. */
 static void stays_down(struct keeper *k)
 {
@@ -439,24 +463,48 @@ static void stays_down(struct keeper *k)
 	answer_waiting(k);
 }
 
-int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t *ret_before, struct den_err *err)
+static bool is_full(struct keeper *k, uint64_t number)
 {
-	bool was_up = box_is_up(k);
+	struct ckpt *all = NULL;
+	const struct ckpt *c;
+	struct den_err ignored;
+	size_t n = 0;
+	bool full;
+
+	if (history_list(k->store, &k->id, &all, &n, &ignored) < 0)
+		return false;
+	c = history_find(all, n, number);
+	full = c && c->images;
+	ckpts_free(all, n);
+	return full;
+}
+
+int box_rollback(struct keeper *k, uint64_t number, bool keep_present, bool programs, uint64_t *ret_before,
+	struct den_err *err)
+{
+	bool was_up = box_is_up(k) || k->row.info.on_disk, full = programs && is_full(k, number);
+	enum after after = full ? AFTER_LOADED : was_up ? AFTER_RUNS : AFTER_STAYS;
 	char message[64];
 	uint64_t before = k->row.head;
 
 	if (need_history(k, err) < 0 || open_template(k, err) < 0)
 		return -1;
-	if (was_up) {
+	if (full && memory_check(k, &k->id, number, err) < 0)
+		return den_wrap(err, "its programs cannot come back (--disk: its files alone)");
+	if (box_is_up(k)) {
 		k->keep_waiting = true; /* whoever waits for its end does not mean this */
 		box_down(k, NULL);
 		k->keep_waiting = false;
+	} else if (k->row.info.on_disk) {
+		kexec_box_down(k);
+		k->row.info.state = BOX_STOPPED;
 	}
 	snprintf(message, sizeof(message), "before the rollback to %llu", (unsigned long long)number);
 	if ((keep_present && box_checkpoint_if_changed(k, CKPT_ROLLBACK, message, &before, err) < 0) ||
-		switch_to(k, number, was_up, err) < 0) {
+		switch_to(k, number, after, err) < 0) {
 		struct den_err why;
 
+		k->row.info.on_disk = ON_DISK_NOT;
 		if (was_up && box_up(k, &why) == 0)
 			(void)box_save(k, &why);
 		else if (was_up)
@@ -465,7 +513,9 @@ int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t 
 	}
 	*ret_before = before;
 	feed_number(k, "rollback", "number", number, NULL, NULL);
-	if (was_up && box_up(k, err) < 0) {
+	if (after == AFTER_LOADED && box_wake(k, err) < 0)
+		return den_wrap(err, "rolled back, but its programs did not come back");
+	if (after == AFTER_RUNS && box_up(k, err) < 0) {
 		stays_down(k);
 		return den_wrap(err, "rolled back, but not started again");
 	}
@@ -630,12 +680,12 @@ static int undo_target(struct keeper *k, uint64_t turns, uint64_t *ret, struct d
 }
 
 /* One connection to the database for all of it. */
-static int rollback_held(struct keeper *k, uint64_t number, uint64_t *before, struct den_err *err)
+static int rollback_held(struct keeper *k, uint64_t number, bool programs, uint64_t *before, struct den_err *err)
 {
 	int r;
 
 	store_hold(k->store);
-	r = box_rollback(k, number, true, before, err);
+	r = box_rollback(k, number, true, programs, before, err);
 	store_let_go(k->store);
 	return r;
 }
@@ -649,11 +699,12 @@ int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, 
 		return -1;
 	if (c->k->merging)
 		return den_fail(err, DEN_CONFLICT, 0, "a merge into this box is under way");
-	if (box_is_up(c->k) && lease_left(c->k, err) < 0) /* it would be started again */
+	/* it would be started again */
+	if ((box_is_up(c->k) || c->k->row.info.on_disk) && lease_left(c->k, err) < 0)
 		return -1;
 	if ((turns ? undo_target(c->k, turns, &number, err) : box_resolve(c->k, ref, &number, err)) < 0)
 		return -1;
-	if (rollback_held(c->k, number, &before, err) < 0)
+	if (rollback_held(c->k, number, !turns && !(field_u64(f, F_FLAGS, 0) & ROLLBACK_DISK), &before, err) < 0)
 		return -1;
 	wire_put_u64(out, F_NUMBER, before);
 	wire_put_u64(out, F_HEAD, number);

@@ -225,8 +225,11 @@ int box_checkpoint(struct keeper *k, enum ckpt_kind kind, const char *message, c
 /* 1: made, *ret set; 0: the present is head */
 int box_checkpoint_if_changed(struct keeper *k, enum ckpt_kind kind, const char *message, uint64_t *ret,
 	struct den_err *err);
-int box_rollback(struct keeper *k, uint64_t number, bool keep_present, uint64_t *ret_before,
+/* programs: those of a full checkpoint come back, too */
+int box_rollback(struct keeper *k, uint64_t number, bool keep_present, bool programs, uint64_t *ret_before,
 	struct den_err *err);
+/* The files alone, of a box that is on disk: as they were at the checkpoint that it comes back from. */
+int box_restore_files(struct keeper *k, uint64_t number, struct den_err *err);
 int box_prune(struct keeper *k, uint64_t keep_ms, bool everything, uint64_t *ret, struct den_err *err);
 int box_resolve(struct keeper *k, const char *ref, uint64_t *ret, struct den_err *err);
 /* Likewise, but "now" and nothing mean the present, which gets a checkpoint if it has none. */
@@ -263,8 +266,8 @@ int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, str
 int box_hibernate(struct keeper *k, struct den_err *err);
 int box_wake(struct keeper *k, struct den_err *err); /* from disk, or where it is hibernated */
 bool wake_needed(const struct keeper *k, const struct wire_frame *f);
-void memory_forget(struct keeper *k, bool all); /* images that nothing refers to */
-int memory_adopt(struct keeper *k, struct den_err *err); /* what a keeper that died left half */
+bool memory_half(const struct keeper *k); /* a keeper died while it brought the programs back */
+int memory_undo(struct keeper *k, struct den_err *err);
 
 /* wake.c: init without its keeper */
 int init_park(struct keeper *k, struct den_err *err);

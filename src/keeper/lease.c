@@ -61,11 +61,14 @@ bool lease_forfeit(const struct box_info *i)
 int lease_possible(struct keeper *k, struct den_err *err)
 {
 	const struct box_spec *s = &k->row.info.spec;
+	bool disk = (s->expires_ms && on_expire(s) == LEASE_PAUSE_DISK) || (s->idle_ms && on_idle(s) == LEASE_PAUSE_DISK);
 	bool pause = (s->expires_ms && on_expire(s) == LEASE_PAUSE) || (s->idle_ms && on_idle(s) == LEASE_PAUSE);
 
 	/* to let go of what is not held changes nothing, and needs all that holding it does */
 	if (pause && k->row.info.state == BOX_RUNNING && k->ops->freeze(&k->wall, false, err) < 0)
 		return den_wrap(err, "it could not be paused at the end; choose stop or delete");
+	if (disk && memory_possible(k, err) < 0)
+		return den_wrap(err, "it could not be paused to disk at the end; choose pause, stop or delete");
 	return 0;
 }
 
@@ -80,8 +83,9 @@ static void set_reason(struct keeper *k, const char *why)
 static int act(struct keeper *k, uint64_t action, const char *why, struct den_err *err)
 {
 	switch (action) {
-	case LEASE_PAUSE:
 	case LEASE_PAUSE_DISK:
+		return memory_pause(k, why, NULL, err);
+	case LEASE_PAUSE:
 		set_reason(k, why);
 		if (box_pause(k, true, err) == 0)
 			return 0;

@@ -495,7 +495,7 @@ int keeper_main(const char *state, const char *id)
 	list_init(&k->execs);
 	list_init(&k->jobs);
 	list_init(&k->waiting);
-	k->old_mntns = k->boxfd = k->lock = k->fsfd = k->image_lock = k->wall.pidfd = k->wall.mntns = -1;
+	k->old_mntns = k->boxfd = k->lock = k->fsfd = k->image_lock = k->wall.pidfd = k->wall.mntns = k->wall.door = -1;
 	k->row.slot = UINT64_MAX;
 	k->listen = (struct loop_source){ .fd = -1, .events = EPOLLIN, .cb = accept_cb };
 	if (keeper_run(k, state, id, &err) < 0) {

@@ -575,8 +575,28 @@ bool wake_needed(const struct keeper *k, const struct wire_frame *f)
 
 /* ---- what a keeper that died left ---- */
 
-int memory_adopt(struct keeper *k, struct den_err *err)
+bool memory_half(const struct keeper *k)
 {
-	(void)k, (void)err;
-	return 0;
+	return faccessat(k->boxfd, LOADING, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/* Some of its processes may be there, and may have run for a moment: they go, and so does what they wrote. */
+int memory_undo(struct keeper *k, struct den_err *err)
+{
+	struct plan p = { .id = &k->id, .tag = k->store->tag, .spec = &k->row.info.spec };
+	struct box_info *i = &k->row.info;
+	struct box_proc proc;
+	int pidfd = -1;
+
+	if (!store_proc_get(k->boxfd, &proc, &pidfd))
+		proc.pid = 0;
+	if (k->ops->adopt(&p, proc.pid, pidfd, &k->wall, err) < 0)
+		return -1;
+	if (proc.pid)
+		k->ops->stop(&k->wall, false);
+	k->ops->clean(&k->wall);
+	store_proc_clear(k->boxfd);
+	if (i->on_disk == ON_DISK_FULL && k->row.work && box_restore_files(k, i->images, err) < 0)
+		return den_wrap(err, "take back a resume that was interrupted");
+	return mark_loading(k, false, err);
 }

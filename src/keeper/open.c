@@ -30,11 +30,30 @@ static void owner_gone_cb(struct loop_timer *t)
 		(void)box_delete(k, &err);
 }
 
+/* It may be parked, and held: then it was being saved, and is let go. */
+static int reach_init(struct keeper *k, struct den_err *err)
+{
+	struct den_err ignored;
+	auto_fd fd = -1;
+
+	if (meet_init(k, err) == 0)
+		return 0;
+	if (err->sys != ECONNREFUSED && err->sys != ENOENT)
+		return -1;
+	(void)k->ops->freeze(&k->wall, false, &ignored);
+	if (wake_listen(k, &fd, err) < 0 || init_wake(k, &fd, false, err) < 0)
+		return -1;
+	if (k->row.info.state == BOX_PAUSED)
+		(void)k->ops->freeze(&k->wall, true, &ignored);
+	return 0;
+}
+
 /* A keeper before us died: take over what still runs, or settle what does not. */
 static int adopt(struct keeper *k, struct den_err *err)
 {
 	struct box_proc proc;
 	struct plan p = { .id = &k->id, .tag = k->store->tag, .spec = &k->row.info.spec };
+	bool woken = false;
 	int pidfd;
 
 	if (!store_proc_get(k->boxfd, &proc, &pidfd)) {
@@ -51,9 +70,12 @@ static int adopt(struct keeper *k, struct den_err *err)
 	}
 	if (k->ops->adopt(&p, proc.pid, pidfd, &k->wall, err) < 0)
 		return -1;
-	if (!box_is_up(k)) /* died between starting init and writing that down */
+	if (!box_is_up(k)) { /* died between starting or waking init and writing that down, or before it was ended */
 		k->row.info.state = BOX_RUNNING;
-	if (watch_init(k, err) < 0 || meet_init(k, err) < 0)
+		k->row.info.on_disk = ON_DISK_NOT;
+		woken = true;
+	}
+	if (watch_init(k, err) < 0 || reach_init(k, err) < 0 || (woken && k->row_written && box_save(k, err) < 0))
 		return -1;
 	gate_adopt(k);
 	if (k->row.info.spec.flags & BOX_EPHEMERAL) { /* its owner says so in a moment, or is gone too */
@@ -103,7 +125,7 @@ static int finish_merge(struct keeper *k, struct den_err *err)
 	uint64_t before;
 
 	/* kept first: others may have worked on since the mark was left */
-	return box_rollback(k, (uint64_t)k->row.pending, true, &before, err) < 0 ?
+	return box_rollback(k, (uint64_t)k->row.pending, true, false, &before, err) < 0 ?
 		den_wrap(err, "undo a merge that was interrupted") : 0;
 }
 
@@ -130,7 +152,7 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 		(void)box_delete(k, err);
 		return den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; it was being deleted", id->s);
 	}
-	if (adopt(k, err) < 0)
+	if (memory_half(k) ? memory_undo(k, err) < 0 : adopt(k, err) < 0)
 		return -1;
 	if (k->row.work && home_pool(k, err) == 0 && home_make_base(k, err) == 0)
 		box_sweep_later(k);

@@ -262,6 +262,7 @@ static const struct row info_rows[] = {
 	U64(F_ON_DISK, box_info, on_disk, 0),
 	U64(F_IMAGES, box_info, images, 0),
 	U64(F_RESTORES, box_info, restores, 0),
+	STRV(F_MARK, box_info, marks, 64),
 };
 
 void box_info_put(struct buf *b, const struct box_info *i)
@@ -307,6 +308,7 @@ void box_info_free(struct box_info *i)
 	free(i->reason);
 	free(i->detail);
 	free(i->boot_id);
+	strv_free(i->marks);
 	*i = (struct box_info){ 0 };
 }
 

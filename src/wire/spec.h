@@ -106,6 +106,7 @@ struct box_info {
 	uint64_t on_disk;  /* enum on_disk: PAUSED, and nothing of it is there but files */
 	uint64_t images;   /* ON_DISK_FULL: the checkpoint that it comes back from */
 	uint64_t restores; /* how often its programs were brought back */
+	char **marks; /* "ID CREATED_MS" each: boxes that its programs come from, the first first; NULL: none */
 };
 enum on_disk { ON_DISK_NOT, ON_DISK_FULL, ON_DISK_FILES };
 void box_info_put(struct buf *b, const struct box_info *i);
