@@ -114,13 +114,13 @@ for what; do
     serve) wanted="$wanted $build $serve" ;;
     test)
         wanted="$wanted $test"
-        runtime=runsc
+        runtime='runsc criu'
         ;;
     fuzz) wanted="$wanted $fuzz" ;;
     vm) wanted="$wanted $vm" ;;
     bench)
         wanted="$wanted $bench"
-        runtime=runsc
+        runtime='runsc criu'
         ;;
     lint) wanted="$wanted $lint" ;;
     *)

@@ -3,6 +3,8 @@
 # have or not new enough, into a place of their own: nothing of the host's is replaced.
 #
 #   runsc   gVisor, for --wall gvisor: the distribution's own package, or that of its backports
+#   criu    CRIU 4.2 or newer, for full checkpoints of container boxes: of Debian's newest suites, with the loader and
+#           every library that it needs, so that the host's are neither used nor touched
 #
 #   DEN_RUNTIME=DIR   where to (default: /usr/local/lib/den/runtime)
 #
@@ -28,7 +30,9 @@ mirror() {
         awk '$1 == "Debian" && $3 !~ /-/ { print $2, $3; exit }'
 }
 
-# fetch DIR SUITE PACKAGE...: unpacks packages of a suite below DIR. Lists and downloads are private.
+# fetch DIR SUITE PACKAGE...: unpacks packages of a suite below DIR. Lists and downloads are private. With all=1,
+# along with all that they depend on.
+all=''
 fetch() {
     dir=$1 suite=$2
     shift 2
@@ -43,11 +47,19 @@ fetch() {
     echo "deb [signed-by=$key] $uri $suite main" >"$work/sources.list"
     private="-o Dir::Etc::sourcelist=$work/sources.list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$work/lists
         -o Dir::Cache=$work/cache -o APT::Sandbox::User=root -q"
+    get='download'
+    if [ -n "$all" ]; then # as if nothing were installed
+        : >"$work/status"
+        private="$private -o Dir::State::status=$work/status -o Dir::Cache::archives=$work/deb -o Debug::NoLocking=1"
+        get='-y --download-only --no-install-recommends install'
+    fi
     # shellcheck disable=SC2086
-    (cd "$work/deb" && apt-get $private update && apt-get $private download "$@") >"$work/log" 2>&1 || {
+    (mkdir -p "$work/deb/partial" && cd "$work/deb" && apt-get $private -o Acquire::Languages=none update &&
+        apt-get $private $get "$@") >"$work/log" 2>&1 || {
         tail -n 10 "$work/log"
         rm -rf "$work"
-        fail "could not fetch $* of $suite"
+        say "could not fetch $* of $suite"
+        return 1
     }
     mkdir -p "$dir"
     for deb in "$work"/deb/*.deb; do
@@ -75,16 +87,58 @@ get_runsc() {
     [ "$suite" != bookworm ] || suite=bookworm-backports
     say "fetching runsc of $suite"
     tree=$(mktemp -d)
-    fetch "$tree" "$suite" runsc
+    fetch "$tree" "$suite" runsc || exit 1
     put "$tree/usr/bin/runsc" runsc
     rm -rf "$tree"
     "$prefix/bin/runsc" --version >/dev/null || fail "$prefix/bin/runsc does not run"
 }
 
-[ $# -gt 0 ] || fail 'usage: scripts/runtime.sh runsc ...'
+# new_enough VERSION: 4.2 or newer.
+new_enough() {
+    [ -n "$1" ] && dpkg --compare-versions "$1" ge 4.2
+}
+
+# criu_of TREE: the version of what is there, started as den starts it.
+criu_of() {
+    "$1/ld.so" --inhibit-cache --library-path "$1/lib" "$1/criu" --no-default-config --version 2>/dev/null |
+        sed -n 's/^Version: *//p'
+}
+
+get_criu() {
+    ! new_enough "$(cat "$prefix/criu/version" 2>/dev/null)" || return 0
+    command -v apt-get >/dev/null || fail 'CRIU is missing, and there is no apt-get here'
+    mkdir -p "$prefix" 2>/dev/null && [ -w "$prefix" ] || fail "'$prefix' cannot be written; run this as root"
+    all=1
+    for suite in forky sid; do
+        tree=$prefix/.criu.$$
+        say "fetching CRIU of $suite"
+        if fetch "$tree" "$suite" criu; then
+            loader=$(find "$tree/usr/lib" "$tree/lib" -name 'ld-linux*.so.*' 2>/dev/null | head -n 1)
+            [ -n "$loader" ] || fail "the packages of $suite bring no loader"
+            # relative: the place may be moved
+            loader=${loader#"$tree/"}
+            ln -s "$(dirname "$loader")" "$tree/lib" && ln -s "lib/$(basename "$loader")" "$tree/ld.so"
+            ln -s usr/sbin/criu "$tree/criu"
+            rm -rf "$tree/usr/share" "$tree/usr/include" "$tree/etc" "$tree/lib/gconv"
+            version=$(criu_of "$tree")
+            if new_enough "$version"; then
+                echo "$version" >"$tree/version"
+                rm -rf "$prefix/criu"
+                mv "$tree" "$prefix/criu"
+                all=''
+                return 0
+            fi
+        fi
+        rm -rf "$tree"
+    done
+    fail 'no CRIU that is new enough was found; full checkpoints of container boxes will not work'
+}
+
+[ $# -gt 0 ] || fail 'usage: scripts/runtime.sh runsc|criu ...'
 for what; do
     case $what in
     runsc) get_runsc ;;
-    *) fail "runtime.sh: '$what' is not runsc" ;;
+    criu) get_criu ;;
+    *) fail "runtime.sh: '$what' is none of runsc, criu" ;;
     esac
 done

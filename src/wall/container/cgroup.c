@@ -492,6 +492,11 @@ int cgroup_freeze(struct cgroup *cg, bool on, struct den_err *err)
 	return cg->core->freeze(cg, on, err);
 }
 
+int cgroup_hold(struct cgroup *cg, struct den_err *err)
+{
+	return cg->core->hold(cg, err);
+}
+
 /* ---- execs ----------------------------------------------------------------------------------- */
 
 struct exec_name {

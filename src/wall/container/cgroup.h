@@ -64,6 +64,8 @@ void cgroup_exec_remove(struct cgroup *cg, uint32_t exec); /* stays while proces
 
 /* Returns when all are frozen, or run again. DEN_TIMEOUT: not frozen, all run. */
 int cgroup_freeze(struct cgroup *cg, bool on, struct den_err *err);
+/* Asks for it and does not wait: of processes that are stopped by a tracer none runs again when it lets go. */
+int cgroup_hold(struct cgroup *cg, struct den_err *err);
 /* Ends every process, frozen or not, and returns when none is left (zombies don't count). */
 int cgroup_kill_all(struct cgroup *cg, struct den_err *err);
 /* All processes, as pids of the caller's namespace. */

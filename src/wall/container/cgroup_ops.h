@@ -57,6 +57,7 @@ struct cgroup_core {
 	bool (*empty)(int group);
 	int (*cpu_usec)(int group, uint64_t *ret, struct den_err *err);
 	int (*freeze)(struct cgroup *cg, bool on, struct den_err *err);
+	int (*hold)(struct cgroup *cg, struct den_err *err);
 };
 
 extern const struct cgroup_limits cgroup_limits_v1, cgroup_limits_v2;

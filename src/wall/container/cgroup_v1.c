@@ -191,6 +191,15 @@ static int v1_cpu_usec(int group, uint64_t *ret, struct den_err *err)
 
 #define FREEZE_NS (5 * NS_PER_SEC)
 
+static int v1_hold(struct cgroup *cg, struct den_err *err)
+{
+	int group = find_group(cg, CTL_FREEZER);
+
+	if (group < 0)
+		return den_fail(err, DEN_UNSUPPORTED, errno, "the box has no freezer group");
+	return file_write_at(group, "freezer.state", "FROZEN", err);
+}
+
 static int v1_freeze(struct cgroup *cg, bool on, struct den_err *err)
 {
 	int group = find_group(cg, CTL_FREEZER);
@@ -225,4 +234,5 @@ const struct cgroup_core cgroup_core_v1 = {
 	.empty = v1_empty,
 	.cpu_usec = v1_cpu_usec,
 	.freeze = v1_freeze,
+	.hold = v1_hold,
 };

@@ -302,6 +302,13 @@ static bool frozen_wait(int group, bool on)
 	return false;
 }
 
+static int v2_hold(struct cgroup *cg, struct den_err *err)
+{
+	int g = v2_group(cg);
+
+	return g < 0 ? den_fail_sys(err, errno, "the box has no cgroup") : file_write_at(g, "cgroup.freeze", "1", err);
+}
+
 static int v2_freeze(struct cgroup *cg, bool on, struct den_err *err)
 {
 	int g = v2_group(cg);
@@ -324,4 +331,5 @@ const struct cgroup_core cgroup_core_v2 = {
 	.empty = v2_empty,
 	.cpu_usec = v2_cpu_usec,
 	.freeze = v2_freeze,
+	.hold = v2_hold,
 };

@@ -15,6 +15,7 @@
 #include "disk.h"
 #include "fd.h"
 #include "mem.h"
+#include "memory.h"
 
 static int container_probe(struct den_err *err)
 {
@@ -59,16 +60,11 @@ int container_limits(struct cgroup *cg, const struct box_spec *s, struct den_err
 	return cgroup_make(cg, &less, err);
 }
 
-static int container_start(const struct plan *p, struct wall_box *ret, struct den_err *err)
+int container_cgroup(const struct plan *p, struct wall_box *ret, struct cgroup **ret_cg, struct den_err *err)
 {
 	struct cgroup *cg = NULL;
 	struct den_err why = { 0 };
 
-	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1, .door = -1 };
-	if (p->spec->disk && geteuid() != 0)
-		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"--disk cannot be enforced for an ordinary user; run den as root, or leave "
-			"it out");
 	if (cgroup_open(p->id, p->tag, &cg, &why) < 0) {
 		if (container_need_cgroup(p->spec, &why, err) < 0)
 			return -1;
@@ -77,6 +73,21 @@ static int container_start(const struct plan *p, struct wall_box *ret, struct de
 		cgroup_free(cg);
 		return -1;
 	}
+	*ret_cg = cg;
+	return 0;
+}
+
+static int container_start(const struct plan *p, struct wall_box *ret, struct den_err *err)
+{
+	struct cgroup *cg = NULL;
+
+	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1, .door = -1 };
+	if (p->spec->disk && geteuid() != 0)
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"--disk cannot be enforced for an ordinary user; run den as root, or leave "
+			"it out");
+	if (container_cgroup(p, ret, &cg, err) < 0)
+		return -1;
 	if ((p->spec->disk && disk_make(p, err) < 0) || container_launch(p, cg, ret, err) < 0) {
 		if (cg) {
 			cgroup_remove(cg);
@@ -218,34 +229,6 @@ const char *wall_limits(struct buf *out)
 		[CGROUP_MISSING] = "missing" };
 
 	return level[cgroup_describe(out)];
-}
-
-static int container_memory(struct den_err *err)
-{
-	return den_fail(err, DEN_UNSUPPORTED, 0, "the container wall cannot save running programs yet");
-}
-
-static int container_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
-{
-	(void)b;
-	(void)p;
-	(void)s;
-	return container_memory(err);
-}
-
-static int container_load(const struct plan *p, int dirfd, struct wall_box *ret, struct den_err *err)
-{
-	(void)p;
-	(void)dirfd;
-	(void)ret;
-	return container_memory(err);
-}
-
-static int container_outside(struct wall_box *b, int ret[2], struct den_err *err)
-{
-	(void)b;
-	(void)ret;
-	return container_memory(err);
 }
 
 const struct wall_ops wall_container = {

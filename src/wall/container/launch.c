@@ -74,6 +74,7 @@ static void launch_close(struct launch *l)
 	fd_close(&l->init_fd);
 	fd_close(&l->memuse_fd);
 	fd_close(&l->owners_fd);
+	fd_close(&l->proc_fd);
 }
 
 /* ---- as root: the keeper opens what the box's ids may not reach ---- */
@@ -167,6 +168,8 @@ static pid_t clone_box(struct launch *l, int cgroup_fd, int *pidfd)
 		.exit_signal = SIGCHLD,
 	};
 
+	if (l->kind->same_pids)
+		a.flags &= ~(uint64_t)CLONE_NEWPID;
 	if (!l->plan->host_net)
 		a.flags |= CLONE_NEWNET;
 	if (cgroup_fd >= 0) {

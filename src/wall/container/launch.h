@@ -21,6 +21,7 @@ struct launch_kind {
 	int n_stages;
 	/* In the keeper, before the clone: opens and makes what only its stages need. NULL: nothing. */
 	int (*gather)(struct launch *l, struct den_err *err);
+	bool same_pids; /* the child stays in our pid namespace: the box's comes later */
 };
 
 /*
@@ -95,6 +96,9 @@ int open_lowers(struct launch *l, struct den_err *err);
 int open_run(struct launch *l, struct den_err *err);
 /* Detached mount of a path (not recursive). */
 int mount_clone(int dirfd, const char *path, struct den_err *err);
+/* /proc of the pid namespace that the caller is in, detached. hide: none but those processes that the reader may
+ * trace. */
+int make_proc(struct launch *l, bool hide, struct den_err *err);
 int mount_attach(int fd, const char *at, struct den_err *err);
 
 struct launch_msg {

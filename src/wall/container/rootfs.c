@@ -245,10 +245,12 @@ static int proc_file(
 
 /* /proc must be made while the host's is still in sight: the kernel lets a user namespace mount
  * only what it could see anyway. */
-static int make_proc(struct launch *l, struct den_err *err)
+int make_proc(struct launch *l, bool hide, struct den_err *err)
 {
 	auto_fd fs = (int)syscall(SYS_fsopen, "proc", FSOPEN_CLOEXEC);
 
+	if (fs >= 0 && hide && syscall(SYS_fsconfig, fs, FSCONFIG_SET_STRING, "hidepid", "invisible", 0) < 0)
+		return den_fail_sys(err, errno, "a /proc that shows the box alone");
 	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
 		return den_fail_sys(err, errno, "make /proc");
 	l->proc_fd = (int)syscall(SYS_fsmount, fs, FSMOUNT_CLOEXEC,
@@ -272,7 +274,7 @@ int stage_prepare(struct launch *l, struct den_err *err)
 		if (l->device_fd[i] < 0)
 			return -1;
 	}
-	if (make_proc(l, err) < 0)
+	if (!l->kind->same_pids && make_proc(l, false, err) < 0)
 		return -1;
 	snprintf(text, sizeof(text), "%s\n", l->plan->boot_id);
 	if (proc_file("boot_id", text, &l->proc_file_fd[0], NULL, err) < 0)

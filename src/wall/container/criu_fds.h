@@ -1,0 +1,14 @@
+/* What the process that becomes CRIU is given: shared by the keeper and criu_shim.c. */
+#pragma once
+
+#define CRIU_FD_RPC 3	  /* the keeper speaks with it here */
+#define CRIU_FD_RUNTIME 4 /* directory of its program and libraries */
+#define CRIU_FD_IMAGES 5  /* directory of the images */
+#define CRIU_FD_KDAT 6	  /* file in memory: what it knows of the kernel */
+#define CRIU_FD_BOX 7	  /* pidfd of a process whose namespaces it enters */
+#define CRIU_FD_SHIM 8	  /* criu_shim.c */
+#define CRIU_FD_INIT 9	  /* the program of process 1 */
+#define CRIU_FDS_END 10
+
+#define CRIU_ENV_ENTER "DEN_CRIU_ENTER" /* CLONE_NEW* of what it enters */
+#define CRIU_EXIT_ENTER 73

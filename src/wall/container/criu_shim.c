@@ -1,0 +1,86 @@
+/*
+ * What den puts into CRIU's process before CRIU's own code runs: a library that its loader is told to load first.
+ *
+ * CRIU has to work inside a box's mount namespace, and must not read there what the box may have written:
+ *   1. the loader and every library are loaded before the process enters it (a box's /etc/ld.so.preload would be
+ *      code in a process with rights); then this enters, and goes on;
+ *   2. CRIU keeps what it found out about the kernel in /run/criu.kdat: here that is a file in memory which the
+ *      keeper gave.
+ * And where CRIU asks for what only the host's root gets, at load it makes do with less.
+ *
+ * It is compiled without a libc of its own: it uses the one that CRIU was linked with.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "criu_fds.h"
+
+#define KDAT "/run/criu.kdat"
+
+int open64(const char *path, int flags, ...);
+
+static int is_kdat(const char *path)
+{
+	return !strcmp(path, KDAT) || !strcmp(path, KDAT ".tmp");
+}
+
+int open64(const char *path, int flags, ...)
+{
+	va_list ap;
+	int mode;
+
+	va_start(ap, flags);
+	mode = va_arg(ap, int);
+	va_end(ap);
+	if (is_kdat(path)) {
+		if (flags & O_CREAT)
+			(void)!syscall(SYS_ftruncate, CRIU_FD_KDAT, 0L);
+		syscall(SYS_lseek, CRIU_FD_KDAT, 0L, SEEK_SET);
+		return (int)syscall(SYS_dup, CRIU_FD_KDAT);
+	}
+	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int unlink(const char *path)
+{
+	return is_kdat(path) ? 0 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
+}
+
+int rename(const char *from, const char *to)
+{
+	return is_kdat(from) ? 0 : (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+/* The sizes of buffers beyond what the system allows take a right over the host. No socket of a box had more. */
+int setsockopt(int fd, int level, int name, const void *p, socklen_t n)
+{
+	long r = syscall(SYS_setsockopt, fd, level, name, p, n);
+
+	if (r < 0 && errno == EPERM && level == SOL_SOCKET && (name == SO_SNDBUFFORCE || name == SO_RCVBUFFORCE))
+		r = syscall(SYS_setsockopt, fd, level, name == SO_SNDBUFFORCE ? SO_SNDBUF : SO_RCVBUF, p, n);
+	return (int)r;
+}
+
+__attribute__((constructor)) static void enter(void)
+{
+	const char *text = getenv(CRIU_ENV_ENTER);
+	long flags = text ? strtol(text, NULL, 0) : 0;
+
+	unsetenv(CRIU_ENV_ENTER);
+	unsetenv("LD_PRELOAD");
+	/* nothing of it outlives the keeper, which holds the other end */
+	syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (flags && syscall(SYS_setns, CRIU_FD_BOX, flags) < 0)
+		_exit(CRIU_EXIT_ENTER);
+	syscall(SYS_close, CRIU_FD_BOX);
+	syscall(SYS_close, CRIU_FD_SHIM);
+}

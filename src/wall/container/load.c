@@ -1,0 +1,345 @@
+/*
+ * The keeper's side of loading.
+ *
+ *   holder   a process that makes the box's namespaces and file system like any start does (the table below), and
+ *            then waits: CRIU enters them, and asks for what needs a process that is there already
+ *   CRIU     root of the box's user namespace, in the box's cgroup; makes the pid namespace and the processes
+ *
+ * Process 1 becomes a child of the keeper, as if it had been started. Until the last step nothing of the box has run.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/mount.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cgroup.h"
+#include "container.h"
+#include "criu.h"
+#include "criu_fds.h"
+#include "disk.h"
+#include "fd.h"
+#include "idmap.h"
+#include "images.h"
+#include "launch.h"
+#include "mem.h"
+#include "memory.h"
+#include "pb.h"
+
+extern int umount2(const char *, int);
+#define MNT_DETACH_ 2
+
+struct load {
+	const struct plan *plan;
+	struct cgroup *cg;
+	struct wall_box holder;
+	int talk; /* with the holder */
+	pid_t pid; /* process 1 */
+	struct image_notes notes;
+};
+
+/* What the holder is asked. */
+struct ask {
+	int what;
+	pid_t pid;
+};
+enum { ASK_PROC = 1, ASK_DONE };
+
+/* ---- in the holder ---- */
+
+/* In a child that is in the new pid namespace: its /proc takes the place of the one that CRIU was started with. */
+static int replace_proc(struct launch *l, struct den_err *err)
+{
+	if (make_proc(l, false, err) < 0)
+		return -1;
+	if (umount2("/proc", MNT_DETACH_) < 0)
+		return den_fail_sys(err, errno, "unmount /proc");
+	if (mount_attach(l->proc_fd, "/proc", err) < 0)
+		return -1;
+	return stage_mask(l, err);
+}
+
+static int holder_proc(struct launch *l, pid_t pid, struct den_err *err)
+{
+	auto_fd pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	int status = 0, back[2];
+	struct den_err theirs;
+	pid_t kid;
+
+	if (pidfd < 0 || setns(pidfd, CLONE_NEWPID) < 0 || pipe2(back, O_CLOEXEC) < 0)
+		return den_fail_sys(err, errno, "enter the new pid namespace");
+	kid = fork();
+	if (kid == 0) {
+		if (replace_proc(l, &theirs) == 0)
+			_exit(0);
+		(void)!write(back[1], &theirs, sizeof(theirs));
+		_exit(1);
+	}
+	close(back[1]);
+	if (kid > 0 && read(back[0], &theirs, sizeof(theirs)) == (ssize_t)sizeof(theirs))
+		*err = theirs;
+	close(back[0]);
+	if (kid < 0 || waitpid(kid, &status, 0) < 0)
+		return den_fail_sys(err, errno, "fork");
+	return status ? -1 : 0;
+}
+
+/* In the keeper. CRIU needs a /proc before there is the box's: this one is of the host's processes, and shows it none but
+ * those of the box. */
+static int gather(struct launch *l, struct den_err *err)
+{
+	return make_proc(l, true, err);
+}
+
+/* Last: answers until it is told that all is done, or the keeper is gone. Does not return. */
+static int stage_hold(struct launch *l, struct den_err *err)
+{
+	int talk = *(int *)l->own;
+	struct ask a;
+
+	(void)err;
+	fd_close(&l->err_fd); /* this is success */
+	while (recv(talk, &a, sizeof(a), 0) == (ssize_t)sizeof(a)) {
+		struct den_err e = { 0 };
+
+		if (a.what == ASK_PROC && holder_proc(l, a.pid, &e) < 0 && !e.msg[0])
+			den_fail(&e, DEN_INTERNAL, 0, "/proc");
+		if (a.what == ASK_DONE)
+			break;
+		if (send(talk, &e, sizeof(e), MSG_NOSIGNAL) < 0)
+			break;
+	}
+	_exit(0);
+}
+
+static const struct launch_stage stages[] = {
+	{ "wait", stage_wait },
+	{ "ids", stage_ids },
+	{ "cgroup", stage_cgroup },
+	{ "session", stage_session },
+	{ "hostname", stage_hostname },
+	{ "loopback", stage_loopback },
+	{ "layers", stage_layers },
+	{ "prepare", stage_prepare },
+	{ "pivot", stage_pivot },
+	{ "system", stage_system },
+	{ "shares", stage_shares },
+	{ "trust", stage_trust },
+	{ "owners", stage_owners },
+	{ "limits", stage_limits },
+	{ "recorded", stage_wait },
+	{ "hold", stage_hold },
+};	/* mask: when there is the right /proc. caps, seccomp: they are in the images, each process has its own */
+
+static const struct launch_kind launch_load = { stages, ARRAY_SIZE(stages), gather, .same_pids = true };
+
+/* ---- in the keeper ---- */
+
+static int ask(struct load *d, int what, pid_t pid, struct den_err *err)
+{
+	struct ask a = { what, pid };
+	struct den_err e;
+
+	if (send(d->talk, &a, sizeof(a), MSG_NOSIGNAL) < 0)
+		return den_fail_sys(err, errno, "the process that holds the namespaces");
+	if (what == ASK_DONE)
+		return 0;
+	if (recv(d->talk, &e, sizeof(e), 0) != (ssize_t)sizeof(e))
+		return den_fail(err, DEN_INTERNAL, 0, "the process that holds the namespaces died");
+	if (!e.code)
+		return 0;
+	e.msg[sizeof(e.msg) - 1] = '\0';
+	*err = e;
+	return -1;
+}
+
+static int load_step(const char *step, pid_t pid, void *user, struct den_err *err)
+{
+	struct load *d = user;
+
+	if (!strcmp(step, "setup-namespaces")) {
+		d->pid = pid;
+		return ask(d, ASK_PROC, pid, err);
+	}
+	if (!strcmp(step, "pre-resume"))
+		return d->plan->cloned(d->pid, d->plan->user, err);
+	return 0;
+}
+
+/* Nobody can write through it; root of the box owns what is in it. */
+static int open_images(const struct plan *p, int dirfd, struct den_err *err)
+{
+	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
+	auto_fd ns = -1, fd = mount_clone(dirfd, "", err);
+	struct stat st;
+
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0 || syscall(SYS_mount_setattr, fd, "", AT_EMPTY_PATH, &ro, sizeof(ro)) < 0)
+		return den_fail_sys(err, errno, "images");
+	if (idmap_owner_ns(st.st_uid, st.st_gid, p->id_base, &ns, err) < 0 || idmap_mount(fd, ns, "the images", err) < 0)
+		return -1;
+	return fd_take(&fd);
+}
+
+/* The program of process 1 that was saved: the same file, since its text is not in the images. */
+static int open_program(const struct load *d, struct den_err *err)
+{
+	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID };
+	const char *slash = strrchr(d->plan->init_path, '/');
+	char path[4096];
+	auto_fd mnt = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "%.*s/%s", slash ? (int)(slash - d->plan->init_path) : 0, d->plan->init_path,
+		d->notes.init_file);
+	mnt = mount_clone(AT_FDCWD, path, err);
+	if (mnt < 0)
+		return den_wrap(err, "the process 1 that was saved");
+	if (syscall(SYS_mount_setattr, mnt, "", AT_EMPTY_PATH, &ro, sizeof(ro)) < 0)
+		return den_fail_sys(err, errno, "protect init");
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", mnt);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? den_fail_sys(err, errno, "open init") : fd;
+}
+
+static void load_options(struct buf *b, const struct load *d)
+{
+	auto_buf inherit = { 0 };
+
+	pb_put_str(&inherit, 1, d->notes.init_key);
+	pb_put_u64(&inherit, 2, CRIU_FD_INIT);
+	pb_put_u64(b, CRIU_OPT_IMAGES_FD, (uint64_t)-1);
+	pb_put_str(b, CRIU_OPT_IMAGES, "/proc/self/fd/5");
+	pb_put_u64(b, CRIU_OPT_LOG_LEVEL, getenv("DEN_CRIU_DEBUG") ? 4 : 1);
+	pb_put_u64(b, CRIU_OPT_TO_STDERR, 1);
+	pb_put_u64(b, CRIU_OPT_NOTIFY, 1);
+	pb_put_u64(b, CRIU_OPT_SIBLING, 1);
+	pb_put_u64(b, CRIU_OPT_TCP, 1);
+	pb_put_u64(b, CRIU_OPT_FILE_LOCKS, 1);
+	pb_put_u64(b, CRIU_OPT_NO_RWX_CHECK, 1);
+	pb_put_u64(b, CRIU_OPT_CGROUPS, CRIU_CGROUPS_IGNORE);
+	pb_put_u64(b, CRIU_OPT_NETWORK_LOCK, CRIU_LOCK_SKIP);
+	pb_put_bytes(b, CRIU_OPT_INHERIT, inherit.p, inherit.len);
+}
+
+static int run_criu(struct load *d, int dirfd, struct den_err *err)
+{
+	auto_fd images = open_images(d->plan, dirfd, err), init = -1, kdat = criu_kdat(d->plan, true, err);
+	auto_buf opts = { 0 }, answer = { 0 };
+	int groups[CGROUP_MAX_FDS], n = 0, r;
+	struct criu_start how = { .box = d->holder.pidfd, .inside = true, .group = -1, .images = images, .kdat = kdat,
+		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP, .groups = groups };
+	struct criu c = { 0 };
+
+	if (images < 0 || kdat < 0 || (init = open_program(d, err)) < 0)
+		return -1;
+	how.init = init;
+	how.group = cgroup_into_fd(d->cg);
+	if (cgroup_join_fds(d->cg, how.group >= 0, groups, &n, err) < 0)
+		return -1;
+	how.n_groups = n;
+	load_options(&opts, d);
+	r = criu_start(&how, &c, err);
+	for (int i = 0; i < n; i++)
+		close(groups[i]);
+	if (r == 0)
+		r = criu_call(&c, CRIU_RESTORE, &opts, load_step, d, &answer, err);
+	criu_end(&c);
+	return r;
+}
+
+static int not_yet(pid_t pid, void *user, struct den_err *err)
+{
+	(void)pid;
+	(void)user;
+	(void)err;
+	return 0;
+}
+
+static int start_holder(struct load *d, int theirs, struct den_err *err)
+{
+	struct plan p = *d->plan;
+
+	p.cloned = not_yet;
+	return launch_box(&p, d->cg, &launch_load, &theirs, &d->holder, err);
+}
+
+static void end_holder(struct load *d, bool well)
+{
+	struct den_err e;
+
+	if (d->holder.pid <= 0)
+		return;
+	if (!well || ask(d, ASK_DONE, 0, &e) < 0)
+		kill(d->holder.pid, SIGKILL);
+	while (waitpid(d->holder.pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	fd_close(&d->holder.pidfd);
+}
+
+static int load_all(struct load *d, int dirfd, struct wall_box *ret, struct den_err *err)
+{
+	int pair[2], r;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		return den_fail_sys(err, errno, "socketpair");
+	d->talk = pair[0];
+	r = start_holder(d, pair[1], err);
+	close(pair[1]);
+	if (r == 0)
+		r = run_criu(d, dirfd, err);
+	if (r == 0) {
+		ret->pidfd = (int)syscall(SYS_pidfd_open, d->pid, 0);
+		ret->pid = d->pid;
+		if (ret->pidfd < 0)
+			r = den_fail_sys(err, errno, "process 1");
+	}
+	end_holder(d, r == 0);
+	fd_close(&d->talk);
+	if (r < 0) {
+		(void)cgroup_kill_all(d->cg, NULL);
+		if (d->pid > 0)
+			while (waitpid(d->pid, NULL, 0) < 0 && errno == EINTR)
+				;
+	}
+	return r;
+}
+
+int container_load(const struct plan *p, int dirfd, struct wall_box *ret, struct den_err *err)
+{
+	struct load d = { .plan = p, .talk = -1, .holder.pidfd = -1 };
+
+	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1, .door = -1 };
+	if (container_memory(err) < 0 || images_notes_read(dirfd, &d.notes, err) < 0 ||
+		container_cgroup(p, ret, &d.cg, err) < 0)
+		return den_wrap(err, "load");
+	if (!d.cg || (p->spec->disk && disk_make(p, err) < 0) || load_all(&d, dirfd, ret, err) < 0) {
+		if (!d.cg)
+			den_fail(err, DEN_UNSUPPORTED, 0, "loading programs needs a cgroup: %s", ret->note);
+		else
+			cgroup_remove(d.cg);
+		cgroup_free(d.cg);
+		free(ret->note);
+		return den_wrap(err, "load");
+	}
+	ret->cg = d.cg;
+	return 0;
+}
+
+int container_outside(struct wall_box *b, int ret[2], struct den_err *err)
+{
+	(void)err;
+	ret[0] = -1;
+	ret[1] = b->cg ? cgroup_memory_fd(b->cg) : -1;
+	return 0;
+}

@@ -1,0 +1,184 @@
+/*
+ * The keeper's side of saving. CRIU runs in every namespace of the box but the user namespace: it has to be the
+ * host's root to read what it reads. See criu_shim.c for how it is kept from trusting the box.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "criu.h"
+#include "criu_fds.h"
+#include "fd.h"
+#include "images.h"
+#include "mem.h"
+#include "memory.h"
+#include "pb.h"
+#include "strv.h"
+
+#define PROCESSES_MAX 800
+#define GHOST_MAX (256U << 20) /* bytes of a file that is open and has no name */
+
+struct save {
+	struct wall_box *box;
+	struct wall_saving *s;
+	bool held; /* by its cgroup: it does not run when CRIU lets go */
+};
+
+int container_memory(struct den_err *err)
+{
+	char version[24];
+
+	if (geteuid() != 0)
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"running programs of a container box can be saved by root only (CRIU has to read what the kernel "
+			"shows to root alone); use --wall gvisor, or run den as root");
+	return criu_version(version, err);
+}
+
+/* The box may have been started by an older den: which of those beside today's init it runs. */
+static int init_name(const struct plan *p, const struct stat *st, struct image_notes *ret, struct den_err *err)
+{
+	const char *slash = strrchr(p->init_path, '/');
+	char path[4096];
+	struct dirent *de;
+	struct stat other;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%.*s", slash ? (int)(slash - p->init_path) : 0, p->init_path);
+	d = opendir(path);
+	while (d && (de = readdir(d))) {
+		if (fstatat(dirfd(d), de->d_name, &other, AT_SYMLINK_NOFOLLOW) < 0 || other.st_ino != st->st_ino ||
+			other.st_dev != st->st_dev)
+			continue;
+		snprintf(ret->init_file, sizeof(ret->init_file), "%s", de->d_name);
+		closedir(d);
+		return 0;
+	}
+	if (d)
+		closedir(d);
+	return den_fail(err, DEN_NOT_FOUND, 0, "the program of process 1 is no longer in '%.150s'", path);
+}
+
+/* "file[MOUNT:INODE]" of process 1's program: it is on a mount of its own, which the box does not have. */
+static int init_program(pid_t pid, const struct plan *plan, struct image_notes *ret, struct den_err *err)
+{
+	char path[64], text[4096];
+	const char *p;
+	struct stat st;
+	auto_fd fd = -1;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	fd = open(path, O_PATH | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return den_fail_sys(err, errno, "process 1");
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	if (file_read_at(AT_FDCWD, path, text, sizeof(text), err) < 0)
+		return -1;
+	p = strstr(text, "mnt_id:");
+	if (!p)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "this kernel does not tell on which mount a file is");
+	snprintf(ret->init_key, sizeof(ret->init_key), "file[%x:%llx]", (unsigned)strtoul(p + 7, NULL, 10),
+		(unsigned long long)st.st_ino);
+	return init_name(plan, &st, ret, err);
+}
+
+static int save_step(const char *step, pid_t pid, void *user, struct den_err *err)
+{
+	struct save *v = user;
+
+	(void)pid;
+	if (strcmp(step, "post-dump"))
+		return 0;
+	if (v->s->frozen && v->s->frozen(v->s->user, err) < 0)
+		return -1;
+	if (!v->s->stay) {
+		if (cgroup_hold(v->box->cg, err) < 0)
+			return -1;
+		v->held = true;
+	}
+	return 0;
+}
+
+static void save_options(struct buf *b, const char *init)
+{
+	pb_put_u64(b, CRIU_OPT_IMAGES_FD, (uint64_t)-1);
+	pb_put_str(b, CRIU_OPT_IMAGES, "/proc/self/fd/5");
+	pb_put_u64(b, CRIU_OPT_PID, 1);
+	pb_put_u64(b, CRIU_OPT_LEAVE_RUNNING, 1);
+	pb_put_u64(b, CRIU_OPT_LOG_LEVEL, getenv("DEN_CRIU_DEBUG") ? 4 : 1);
+	pb_put_u64(b, CRIU_OPT_TO_STDERR, 1);
+	pb_put_u64(b, CRIU_OPT_NOTIFY, 1);
+	pb_put_u64(b, CRIU_OPT_TCP, 1);
+	pb_put_u64(b, CRIU_OPT_FILE_LOCKS, 1);
+	pb_put_u64(b, CRIU_OPT_LINK_REMAP, 1);
+	pb_put_u64(b, CRIU_OPT_FORCE_IRMAP, 1);
+	pb_put_u64(b, CRIU_OPT_NO_RWX_CHECK, 1);
+	pb_put_u64(b, CRIU_OPT_GHOST_LIMIT, GHOST_MAX);
+	pb_put_u64(b, CRIU_OPT_CGROUPS, CRIU_CGROUPS_IGNORE);
+	pb_put_u64(b, CRIU_OPT_NETWORK_LOCK, CRIU_LOCK_SKIP);
+	pb_put_str(b, CRIU_OPT_EXTERNAL, init);
+}
+
+static int check(struct wall_box *b, const struct plan *p, struct den_err *err)
+{
+	auto_free pid_t *pids = NULL;
+	size_t n;
+
+	if (container_memory(err) < 0)
+		return -1;
+	if (!b->cg)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "saving programs needs a cgroup: %s", b->note ? b->note : "none here");
+	if (p->host_net)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "a box in the host's network cannot be saved with its programs");
+	if (cgroup_pids(b->cg, &pids, &n, err) < 0)
+		return -1;
+	if (n > PROCESSES_MAX)
+		return den_fail(err, DEN_LIMIT, 0, "the box has %zu processes; up to %d can be saved", n, PROCESSES_MAX);
+	return 0;
+}
+
+int container_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
+{
+	struct save v = { .box = b, .s = s };
+	struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .images = s->dirfd,
+		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWTIME };
+	auto_fd kdat = -1;
+	auto_buf opts = { 0 }, answer = { 0 };
+	struct image_notes notes = { 0 };
+	char version[24];
+	struct criu c = { 0 };
+	int r;
+
+	if (check(b, p, err) < 0 || criu_version(version, err) < 0 || init_program(b->pid, p, &notes, err) < 0 ||
+		cgroup_freeze(b->cg, false, err) < 0)
+		return -1;
+	how.kdat = kdat = criu_kdat(p, false, err);
+	if (kdat < 0)
+		return den_wrap(err, "save");
+	save_options(&opts, notes.init_key);
+	if (criu_start(&how, &c, err) < 0)
+		return -1;
+	r = criu_call(&c, CRIU_DUMP, &opts, save_step, &v, &answer, err);
+	criu_end(&c);
+	if (r == 0)
+		r = images_adopt(s->dirfd, err);
+	if (r == 0)
+		r = images_notes_write(s->dirfd, &notes, err);
+	if (r < 0) {
+		if (v.held)
+			(void)cgroup_freeze(b->cg, false, NULL);
+		return den_wrap(err, "save");
+	}
+	s->frozen_ns = images_frozen_ns(s->dirfd);
+	s->runtime = mem_alloc(40);
+	snprintf(s->runtime, 40, "criu %s", version);
+	return 0;
+}

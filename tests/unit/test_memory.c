@@ -1,0 +1,207 @@
+/* Saving and loading a box's programs on the container wall, without a keeper: the wall's own promises. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "criu.h"
+#include "fd.h"
+#include "mem.h"
+#include "strv.h"
+#include "test.h"
+#include "wall.h"
+
+struct place {
+	char dir[256], lower[300], fs[300], run[300], init[4096];
+	const char *lowers[2];
+	struct plan_tree tree;
+	struct box_id id;
+	struct box_spec spec;
+	struct plan plan;
+	struct wall_box box;
+	int frozen_calls;
+};
+
+static int cloned(pid_t pid, void *user, struct den_err *err)
+{
+	(void)err;
+	*(pid_t *)user = pid;
+	return 0;
+}
+
+static pid_t told_pid;
+
+static void put_dir(char *out, size_t cap, const char *base, const char *name)
+{
+	snprintf(out, cap, "%s/%s", base, name);
+	CHECK(mkdir(out, 0755) == 0 || errno == EEXIST);
+}
+
+static void place_make(struct place *w, const char *name, const char *id, uint32_t base)
+{
+	static char self[4096];
+	struct den_err err;
+	ssize_t n;
+	char path[600];
+
+	memset(w, 0, sizeof(*w));
+	if (geteuid() != 0)
+		SKIP("saving programs of a container box needs root");
+	if (wall_container.memory(&err) < 0)
+		test_skip(mem_strdup(err.msg));
+	put_dir(w->dir, sizeof(w->dir), test_dir(), name);
+	put_dir(w->lower, sizeof(w->lower), w->dir, "lower");
+	put_dir(w->fs, sizeof(w->fs), w->dir, "fs");
+	put_dir(w->run, sizeof(w->run), w->dir, "run");
+	put_dir(path, sizeof(path), w->fs, "u0");
+	put_dir(path, sizeof(path), w->fs, "w0");
+	n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	CHECK(n > 0);
+	self[n] = '\0';
+	*strrchr(self, '/') = '\0';
+	snprintf(w->init, sizeof(w->init), "%s/wall_init", self);
+	CHECK(box_id_parse(id, &w->id, &err) == 0);
+	w->lowers[0] = w->lower;
+	w->tree = (struct plan_tree){ "/", w->lowers };
+	w->spec = (struct box_spec){ .hostname = (char *)name, .net = (char *)"none" };
+	w->plan = (struct plan){ .id = &w->id, .tag = "0badcafe", .spec = &w->spec, .trees = &w->tree, .n_trees = 1,
+		.fs_path = w->fs, .init_path = w->init, .listen_fd = -1, .ids = wall_ids(NULL), .id_base = base,
+		.run_path = w->run, .cloned = cloned, .user = &told_pid };
+	w->plan.fsfd = open(w->fs, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(w->plan.boot_id, sizeof(w->plan.boot_id), "00000000-0000-4000-8000-000000000000");
+	snprintf(w->plan.machine_id, sizeof(w->plan.machine_id), "%032d", 7);
+	CHECK(chown(w->fs, base, base) == 0 || 1);
+}
+
+struct count {
+	unsigned long n;
+	long mono;
+	char host[24];
+};
+
+static struct count count_read(const struct place *w)
+{
+	struct count c = { 0 };
+	char path[700], text[128] = "";
+
+	snprintf(path, sizeof(path), "%s/u0/count", w->fs);
+	if (file_read_at(AT_FDCWD, path, text, sizeof(text), NULL) == 0)
+		sscanf(text, "%lu %ld %23s", &c.n, &c.mono, c.host);
+	return c;
+}
+
+/* Until it has counted beyond n. */
+static struct count count_wait(const struct place *w, unsigned long n)
+{
+	struct timespec nap = { 0, 2000000 };
+	struct count c;
+
+	for (int i = 0; i < 2500; i++) {
+		c = count_read(w);
+		if (c.n > n)
+			return c;
+		nanosleep(&nap, NULL);
+	}
+	return (struct count){ 0 };
+}
+
+static void place_end(struct place *w)
+{
+	wall_container.stop(&w->box, false);
+	wall_container.clean(&w->box);
+}
+
+static int frozen(void *user, struct den_err *err)
+{
+	struct place *w = user;
+	struct timespec nap = { 0, 30000000 };
+	struct count a = count_read(w), b;
+
+	(void)err;
+	nanosleep(&nap, NULL);
+	b = count_read(w);
+	w->frozen_calls += a.n == b.n;
+	return 0;
+}
+
+static int save_to(struct place *w, const char *name, bool stay, struct den_err *err)
+{
+	struct wall_saving s = { .stay = stay, .frozen = frozen, .user = w };
+	char path[600];
+	int r;
+
+	put_dir(path, sizeof(path), w->dir, name);
+	s.dirfd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(s.dirfd >= 0);
+	r = wall_container.save(&w->box, &w->plan, &s, err);
+	if (r == 0) {
+		CHECK(s.runtime && !strncmp(s.runtime, "criu 4.", 7));
+		CHECK(s.frozen_ns > 0);
+		fprintf(stderr, "# frozen %.1f ms\n", (double)s.frozen_ns / 1e6);
+	}
+	free(s.runtime);
+	strv_free(s.lost);
+	close(s.dirfd);
+	return r;
+}
+
+/* what the box has written so far is what the other begins with */
+static void files_copy(const struct place *from, const struct place *to)
+{
+	char cmd[1400];
+
+	snprintf(cmd, sizeof(cmd), "cp -a %s/u0/. %s/u0/", from->fs, to->fs);
+	CHECK(system(cmd) == 0);
+}
+
+static void load_from(struct place *to, const struct place *from, const char *name)
+{
+	struct den_err err = { 0 };
+	char path[600];
+	int fd, r;
+
+	snprintf(path, sizeof(path), "%s/%s", from->dir, name);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(fd >= 0);
+	told_pid = 0;
+	r = wall_container.load(&to->plan, fd, &to->box, &err);
+	if (r < 0)
+		fprintf(stderr, "# %s\n", err.msg);
+	CHECK(r == 0);
+	CHECK(told_pid == to->box.pid);
+	close(fd);
+}
+
+TEST(memory_a_saved_box_goes_on_and_its_copy_begins_where_it_was)
+{
+	static struct place a, b;
+	struct den_err err = { 0 };
+	struct count at, then;
+
+	place_make(&a, "one", "b-aaaaaaaaaaaaaaaaaa", 1879048192U);
+	place_make(&b, "two", "b-bbbbbbbbbbbbbbbbbb", 1879048192U + 65536U);
+	if (wall_container.start(&a.plan, &a.box, &err) < 0)
+		fprintf(stderr, "# %s\n", err.msg);
+	CHECK(a.box.pid > 0);
+	CHECK(count_wait(&a, 20).n > 20);
+	if (save_to(&a, "images", true, &err) < 0)
+		fprintf(stderr, "# %s\n", err.msg);
+	CHECK(err.code == DEN_OK);
+	CHECK(a.frozen_calls == 1);
+	at = count_read(&a);
+	CHECK(count_wait(&a, at.n + 5).n > at.n); /* the original goes on */
+	files_copy(&a, &b);
+	load_from(&b, &a, "images");
+	then = count_wait(&b, 0);
+	CHECK(then.n > 0);
+	for (int i = 0; i < 1000 && strcmp(then.host, "two"); i++)
+		then = count_wait(&b, 0);
+	CHECK(!strcmp(then.host, "two")); /* its own host name */
+	CHECK(then.n >= at.n - 5 && then.n < at.n + 5000);
+	CHECK(then.mono <= at.mono + 3); /* the clock goes on from where it was */
+	CHECK(count_wait(&b, then.n + 5).n > then.n);
+	CHECK(count_wait(&a, count_read(&a).n + 5).n > 0);
+	place_end(&a);
+	place_end(&b);
+}
