@@ -135,10 +135,12 @@ get_criu() {
 }
 
 [ $# -gt 0 ] || fail 'usage: scripts/runtime.sh runsc|criu ...'
+bad=0
 for what; do
     case $what in
-    runsc) get_runsc ;;
-    criu) get_criu ;;
+    runsc) (get_runsc) || bad=1 ;; # what fails must not keep the others away
+    criu) (get_criu) || bad=1 ;;
     *) fail "runtime.sh: '$what' is none of runsc, criu" ;;
     esac
 done
+exit $bad
