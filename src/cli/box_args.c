@@ -236,9 +236,10 @@ static int parse_time(const char *text, const char *option, uint64_t *ret, struc
 
 static int check_action(const char *text, const char *option, struct den_err *err)
 {
-	if (!text || !strcmp(text, "delete") || !strcmp(text, "pause") || !strcmp(text, "stop"))
+	if (!text || !strcmp(text, "delete") || !strcmp(text, "pause") || !strcmp(text, "pause-disk") ||
+		!strcmp(text, "stop"))
 		return 0;
-	return den_fail(err, DEN_INVALID, 0, "--%s is delete, pause or stop, not '%.30s'", option, text);
+	return den_fail(err, DEN_INVALID, 0, "--%s is delete, pause, pause-disk or stop, not '%.30s'", option, text);
 }
 
 int lease_args_make(const struct args *a, struct den_lease *ret, struct den_err *err)
@@ -256,6 +257,11 @@ int lease_args_make(const struct args *a, struct den_lease *ret, struct den_err 
 	}
 	if (a->idle && parse_time(a->idle, "idle", &l.idle_ms, err) < 0)
 		return -1;
+	if (a->idle_pause) {
+		if (parse_time(a->idle_pause, "idle-pause", &l.idle_ms, err) < 0)
+			return -1;
+		l.on_idle = "pause-disk";
+	}
 	*ret = l;
 	return 0;
 }

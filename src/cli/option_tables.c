@@ -66,9 +66,12 @@ const struct option_def options_net[] = {
 
 const struct option_def options_lease[] = {
 	{ "ttl", 0, OPT_TEXT, FIELD(ttl), "TIME", "how long from now it may run, like 1h, or never (default: never)" },
-	{ "on-expire", 0, OPT_TEXT, FIELD(on_expire), "delete|pause|stop", "what happens then (default: delete)" },
+	{ "on-expire", 0, OPT_TEXT, FIELD(on_expire), "delete|pause|pause-disk|stop", "what happens then (default: delete)" },
 	{ "idle", 0, OPT_TEXT, FIELD(idle), "TIME", "how long it may run unused, like 10m, or never (default: never)" },
-	{ "on-idle", 0, OPT_TEXT, FIELD(on_idle), "pause|stop|delete", "what happens then (default: pause)" },
+	{ "on-idle", 0, OPT_TEXT, FIELD(on_idle), "pause|pause-disk|stop|delete", "what happens then (default: pause)" },
+	{ "idle-pause", 0, OPT_TEXT, FIELD(idle_pause), "TIME",
+		"the same as --idle TIME --on-idle pause-disk: nothing of it stays in memory, any use brings it back",
+		"idle on-idle" },
 	{ 0 },
 };
 

@@ -74,7 +74,9 @@ struct args {
 	/* how long a box stays */
 	const char *ttl, *idle, *on_expire, *on_idle;
 	char **labels;
+	const char *idle_pause;
 	bool extend;
+	bool to_disk; /* pause: programs go there; rollback: files alone */
 	/* the server and its keys */
 	char **listen, **scopes, **prices;
 	const char *socket, *domain, *url, *tls_cert, *tls_key, *log, *org, *currency;

@@ -186,6 +186,8 @@ void point_json(struct json *j, const char *key, const struct den_checkpoint *c)
 	else
 		json_i64(j, "parent", c->parent);
 	json_u64(j, "turn", c->turn);
+	json_bool(j, "full", c->full);
+	json_u64(j, "memory", c->memory);
 	json_str(j, "kind", c->kind);
 	json_bool(j, "head", c->head);
 	json_time(j, "created", c->created_ms);

@@ -58,6 +58,9 @@ void show_box_json(struct json *j, const char *key, const struct den_box_info *i
 	json_str(j, "name", i->name);
 	json_str(j, "state", i->state);
 	json_str(j, "reason", i->reason);
+	json_bool(j, "on_disk", i->on_disk);
+	json_bool(j, "hibernated", i->hibernated);
+	json_u64(j, "restores", i->restores);
 	json_str(j, "template", i->template_name);
 	json_str(j, "wall", i->wall);
 	json_str(j, "net", i->policy || i->policy_name ? "policy" : i->net);

@@ -6,6 +6,7 @@
 #include "mem.h"
 #include "net_args.h"
 #include "points.h"
+#include "saved.h"
 #include "show.h"
 #include "verbs.h"
 
@@ -16,6 +17,8 @@ static const struct option_def fork_options[] = {
 		"name the new box; several are NAME-1, NAME-2 and so on" },
 	{ "count", 'c', OPT_COUNT, offsetof(struct args, count), "N",
 		"make N of them (default: 1)" },
+	{ "full", 0, OPT_FLAG, offsetof(struct args, full), NULL,
+		"with the programs that run, or ran at that full checkpoint" },
 	{ 0 },
 };
 
@@ -72,6 +75,35 @@ static int fork_policy(struct den_box *made, const struct args *a, struct den_er
 	return r;
 }
 
+/* Its programs run from the first moment, so it is made with its policy. All are copies of the same instant. */
+static int fork_full(struct den_box *box, struct spot *at, const struct args *a, struct den_box_spec *over,
+	struct den_err *err)
+{
+	auto_net_args n = { 0 };
+	auto_den_saved saved = NULL;
+	struct den_policy *had = NULL;
+	struct den_box *made = NULL;
+	char ref[24];
+	int r = 0;
+
+	if (a->net && !strcmp(a->net, "none") && !net_args_given(a))
+		n.policy = mem_strdup("{\"version\":1}");
+	else if (net_args_given(a))
+		r = den_policy_get(box, &had, err) < 0 || net_args_make(a, had->json, &n, err) < 0 ? -1 : 0;
+	den_policy_free(had);
+	over->policy = n.policy;
+	over->policy_name = n.name;
+	if (r < 0 || den_box_fork_full(box, at->ref, over, &made, &saved, err) < 0)
+		return -1;
+	saved_tell(a, saved);
+	snprintf(ref, sizeof(ref), "%llu", (unsigned long long)saved->number);
+	free(at->ref);
+	at->ref = mem_strdup(ref);
+	r = print_fork(a, made);
+	den_box_close(made);
+	return r;
+}
+
 static int fork_one(struct den_box *box, struct spot *at, const struct args *a, uint64_t i,
 	uint64_t count, struct den_err *err)
 {
@@ -85,7 +117,11 @@ static int fork_one(struct den_box *box, struct spot *at, const struct args *a, 
 	if (a->name && args_given(a, "count"))
 		buf_addf(&name, "-%llu", (unsigned long long)i + 1);
 	over.name = name.len ? buf_str(&name) : NULL;
-	if (box_args_lease(a, &over, err) < 0 || den_box_fork_as(box, at->ref, &over, &made, err) < 0)
+	if (box_args_lease(a, &over, err) < 0)
+		return -1;
+	if (a->full)
+		return fork_full(box, at, a, &over, err);
+	if (den_box_fork_as(box, at->ref, &over, &made, err) < 0)
 		return -1;
 	if (fork_policy(made, a, err) < 0) {
 		den_box_close(made);
@@ -137,7 +173,8 @@ const struct verb verb_fork = {
 	.summary = "make a new box that begins as another is or was; prints its id",
 	.help = "Its files are those of the box now, or at the checkpoint; from then on both go\n"
 		"their own way. It is told apart by id, host name and machine-id, and starts\n"
-		"without the other's programs. It has the other's labels, unless --label names\n"
+		"without the other's programs, or with --full with them as they are: the other's\n"
+		"are held for a moment and go on, with their connections. It has the other's labels, unless --label names\n"
 		"its own, and no deadline but what --ttl and --idle say. It may reach what the other may, and what the\n"
 		"options add. 'den merge' brings back what it changed.\n"
 		"With --json one object for each, one a line.\n"
@@ -146,6 +183,7 @@ const struct verb verb_fork = {
 		"  den fork --name try web              as web is now\n"
 		"  den fork web@good                    as it was at the checkpoint \"good\"\n"
 		"  den fork --count 5 --name try web    try-1 to try-5, all the same\n"
+		"  den fork --full --count 10 web       ten copies with everything that runs\n"
 		"  den merge try-3 && den rm --force try-1 try-2 try-3 try-4 try-5\n",
 	.options = { fork_options, options_lease, options_label, options_net },
 	.min_words = 1,

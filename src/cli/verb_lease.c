@@ -36,7 +36,7 @@ static int print_lease(const struct args *a, struct den_box *box, struct den_err
 
 static int lease_one(struct den_box *box, const char *ref, const struct args *a, struct den_err *err)
 {
-	bool change = a->ttl || a->idle || a->on_expire || a->on_idle;
+	bool change = a->ttl || a->idle || a->idle_pause || a->on_expire || a->on_idle;
 	struct den_lease l;
 
 	(void)ref;

@@ -1,6 +1,13 @@
+#include <stddef.h>
+
 #include "cli.h"
 #include "points.h"
 #include "verbs.h"
+
+static const struct option_def rollback_options[] = {
+	{ "disk", 0, OPT_FLAG, offsetof(struct args, to_disk), NULL, "its files alone, also of a full checkpoint" },
+	{ 0 },
+};
 
 static int rollback(const struct args *a)
 {
@@ -11,7 +18,7 @@ static int rollback(const struct args *a)
 
 	if (status)
 		return status;
-	if (den_rollback(s.box, a->words[1], &before, &err) < 0)
+	if ((a->to_disk ? den_rollback_disk : den_rollback)(s.box, a->words[1], &before, &err) < 0)
 		return history_fail(a, &err);
 	return rollback_tell(a, s.box, before);
 }
@@ -21,7 +28,8 @@ const struct verb verb_rollback = {
 	.words = "BOX CHECKPOINT",
 	.summary = "bring a box's files back to a checkpoint",
 	.help = "All of its files, whatever happened to them since. Programs in the box are\n"
-		"stopped first, and the box is started again if it ran. Its id, name and limits\n"
+		"stopped first; those of a full checkpoint come back as they were then, else the\n"
+		"box is started again if it ran. Its id, name and limits\n"
 		"stay. What was there before becomes a checkpoint itself, so a rollback can be\n"
 		"undone; its number is told, with --quiet alone.\n"
 		"\n"
@@ -30,6 +38,7 @@ const struct verb verb_rollback = {
 		"  den rollback web good      by tag\n"
 		"  den rollback web base      as it was made\n"
 		"  den undo web               only the last change\n",
+	.options = { rollback_options },
 	.min_words = 2,
 	.max_words = 2,
 	.complete = "br",

@@ -43,6 +43,7 @@ const struct verb *const verbs[] = {
 	&verb_start,
 	&verb_pause,
 	&verb_resume,
+	&verb_hibernate,
 	&verb_wait,
 	&verb_lease,
 	&verb_label,

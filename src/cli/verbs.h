@@ -4,7 +4,7 @@ struct verb;
 
 extern const struct verb verb_attach, verb_cp, verb_create, verb_doctor, verb_exec, verb_fs,
 	verb_gc, verb_help, verb_inspect, verb_kill, verb_logs, verb_ls, verb_lease, verb_label, verb_pause, verb_ps,
-	verb_resume, verb_rm, verb_run, verb_start, verb_stats, verb_stop, verb_version, verb_wait;
+	verb_resume, verb_hibernate, verb_rm, verb_run, verb_start, verb_stats, verb_stop, verb_version, verb_wait;
 
 /* history */
 extern const struct verb verb_bisect, verb_checkpoint, verb_diff, verb_fork, verb_log, verb_merge,

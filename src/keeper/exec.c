@@ -338,6 +338,33 @@ void kexec_request(struct client *c, const struct wire_frame *f)
 	exec_spec_free(&s);
 }
 
+/* Nobody follows it, and nobody is told how it goes. s is the caller's. */
+int kexec_begin(struct keeper *k, struct exec_spec *s, struct den_err *err)
+{
+	struct client nobody = { .k = k };
+	auto_fd group = -1;
+	auto_buf b = { 0 };
+	struct kexec *x;
+	struct chan *ch;
+
+	complete_exec(k, s);
+	s->exec = ++k->next_exec;
+	if (k->ops->exec_open(&k->wall, (uint32_t)s->exec, &group, err) == 0)
+		s->flags |= EXEC_CGROUP;
+	else if (err->code == DEN_UNSUPPORTED)
+		s->flags |= EXEC_SUBREAPER;
+	else
+		return -1;
+	exec_spec_put(&b, s);
+	x = kexec_new(k, s);
+	x->grouped = group >= 0;
+	ch = chan_new(&nobody, 0, x);
+	ch->client = NULL;
+	conn_send_fds(&k->init, WM_EXEC, ch->ours, b.p, b.len, &group, group >= 0);
+	kexec_arm(x);
+	return 0;
+}
+
 void kexec_attach(struct client *c, const struct wire_frame *f)
 {
 	struct keeper *k = c->k;

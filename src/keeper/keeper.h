@@ -295,6 +295,7 @@ int req_pool(struct client *c, const struct wire_frame *f, struct buf *out, stru
 
 /* exec.c */
 void kexec_request(struct client *c, const struct wire_frame *f);
+int kexec_begin(struct keeper *k, struct exec_spec *s, struct den_err *err);
 void kexec_attach(struct client *c, const struct wire_frame *f);
 void kexec_signal(struct client *c, const struct wire_frame *f);
 void kexec_relay(struct client *c, const struct wire_frame *f);

@@ -506,7 +506,16 @@ int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, stru
 /* Where programs were started anew, the template says with what. */
 static void start_again(struct keeper *k)
 {
-	(void)k;
+	struct exec_spec s = { .flags = EXEC_DETACH };
+	struct den_err err;
+
+	for (size_t i = 0; k->defaults.entrypoint && k->defaults.entrypoint[i]; i++)
+		strv_add(&s.argv, k->defaults.entrypoint[i]);
+	for (size_t i = 0; k->defaults.cmd && k->defaults.cmd[i]; i++)
+		strv_add(&s.argv, k->defaults.cmd[i]);
+	if (s.argv && kexec_begin(k, &s, &err) < 0)
+		gate_note(k->gate, "start", err.msg);
+	exec_spec_free(&s);
 }
 
 static int wake_files(struct keeper *k, struct den_err *err)
