@@ -112,6 +112,7 @@ struct exec {
 
 /* main.c */
 void keeper_gone(struct init *in, struct conn *c);
+void init_reserve(void);
 
 /* park.c */
 void init_park(struct init *in);

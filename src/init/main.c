@@ -297,6 +297,20 @@ struct old_conn {
 	struct loop_deferred free_later;
 };
 
+/* These numbers have one meaning for good: where there is nothing, nothing else may come. */
+void init_reserve(void)
+{
+	for (int fd = INIT_FD_LISTEN; fd <= INIT_FD_MEMUSE; fd++)
+		if (fcntl(fd, F_SETFD, FD_CLOEXEC) < 0) {
+			auto_fd null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+			if (null == fd)
+				(void)fd_take(&null);
+			else
+				(void)dup3(null, fd, O_CLOEXEC);
+		}
+}
+
 static void free_conn_cb(struct loop_deferred *d)
 {
 	free(CONTAINER_OF(d, struct old_conn, free_later));
@@ -407,8 +421,7 @@ int main(int argc, char **argv)
 		guest_prepare(argv[4], argv[5]);
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	prctl(PR_SET_NAME, "den-init", 0, 0, 0);
-	for (int fd = INIT_FD_LISTEN; fd <= INIT_FD_MEMUSE; fd++)
-		fcntl(fd, F_SETFD, FD_CLOEXEC);
+	init_reserve();
 	in->orphan_ms = argc > 1 ? strtoull(argv[1], NULL, 10) * 1000 : 0;
 	in->memory_limit = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
 	list_init(&in->execs);

@@ -95,6 +95,7 @@ static void wake_frame(struct conn *c, const struct wire_frame *f)
 		try_later(in);
 		return;
 	}
+	init_reserve();
 	in->memory_limit = wire_find_u64(f->p, f->len, F_MEMORY, in->memory_limit);
 	drop(in);
 	loop_timer_clear(&in->park.timer);
