@@ -60,6 +60,7 @@ static void drop_admin(void)
 void guest_prepare(const char *pids, const char *boot_id)
 {
 	umount2("/tmp", MNT_DETACH); /* runsc covers an empty one: what is written there would not be kept */
+	unlink("/dev/fuse");
 	umask(0);
 	mkdir("/run/lock", 01777);
 	umask(022);

@@ -31,6 +31,8 @@
 
 enum { FD_LISTEN = 3, FD_DOOR, FD_REPORT, FD_CTL, FD_CTL_OTHER };
 
+static int old_root; /* the tree that the wall's stages made */
+
 /* The same as the wall's struct launch_msg. */
 struct report {
 	int step;
@@ -137,6 +139,10 @@ int porter_main(int argc, char **argv)
 		return 1;
 	}
 	sandbox = sandbox_pid();
+	/* The box's root is where the host looks for it; what runsc needs stays within reach. */
+	old_root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (old_root < 0 || chroot("/r") < 0 || chdir("/") < 0)
+		return 1;
 	close(FD_REPORT);
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);

@@ -197,6 +197,15 @@ static int open_pty(struct exec *x, const struct user *u, struct launch *l, stru
 	if (ioctl(master, TIOCSPTLCK, &zero) < 0)
 		return den_fail_sys(err, errno, "unlock terminal");
 	slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+	if (slave < 0 && errno == ENOTTY) { /* the sentry's kernel does not know that yet */
+		char path[32];
+		unsigned n = 0;
+
+		if (ioctl(master, TIOCGPTN, &n) == 0) {
+			snprintf(path, sizeof(path), "/dev/pts/%u", n);
+			slave = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+		}
+	}
 	if (slave < 0)
 		return den_fail_sys(err, errno, "open terminal");
 	if (x->spec.rows && x->spec.cols)

@@ -148,7 +148,7 @@ void gvisor_argv(struct launch *l, char ***argv)
 		"--ignore-cgroups", /* it is in its group already, and could make none */
 		"--overlay2=none",  /* the root is an overlay of ours: what is written has to reach it */
 		"--host-uds=open",  /* /run/den/wake.sock */
-		"--net-raw", "--directfs=false" };
+		"--net-raw" };
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		strv_add(argv, all[i]);

@@ -2,8 +2,10 @@
 #include "gvisor.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "cgroup_ops.h"
 #include "container.h"
 #include "disk.h"
 #include "fd.h"
@@ -27,12 +29,37 @@ static int make_limits(struct cgroup *cg, const struct box_spec *s, struct den_e
 	return container_limits(cg, &host, err);
 }
 
+/* Mount points that its kernel fills itself: on the other wall the host's kernel refuses most of them. */
+static int check_mounts(const struct box_spec *s, struct den_err *err)
+{
+	static const char *const taken[] = { "/proc", "/sys", "/dev", "/run/den" };
+
+	for (size_t i = 0; i < s->n_mounts; i++) {
+		const char *at = s->mounts[i].box;
+		bool bad = !strcmp(at, "/") || !strcmp(at, "/run");
+
+		for (size_t j = 0; j < ARRAY_SIZE(taken) && !bad; j++) {
+			size_t n = strlen(taken[j]);
+
+			bad = !strncmp(at, taken[j], n) && (!at[n] || at[n] == '/') && strncmp(at, "/dev/shm/", 9);
+		}
+		if (bad)
+			return den_fail(err, DEN_INVALID, 0, "nothing can be mounted at '%.100s'", at);
+	}
+	return 0;
+}
+
 static int bring_up(const struct plan *p, int images, struct wall_box *ret, struct den_err *err)
 {
 	struct cgroup *cg = NULL;
 	struct den_err why = { 0 };
 
 	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1, .door = -1 };
+	if (check_mounts(p->spec, err) < 0)
+		return -1;
+	if (p->spec->pids > GVISOR_PIDS && !(p->spec->flags & BOX_PIDS_DEFAULT))
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"behind the gvisor wall a box has at most %d processes and threads (--pids)", GVISOR_PIDS);
 	if (p->spec->disk && geteuid() != 0)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"--disk cannot be enforced for an ordinary user; run den as root, or leave it out");
@@ -98,6 +125,15 @@ static void gvisor_exec_close(struct wall_box *b, uint32_t exec)
 	(void)exec;
 }
 
+/* Tasks of the host are not the box's processes: of those nothing is known here. */
+static int gvisor_stats(struct wall_box *b, struct box_stats *ret, struct den_err *err)
+{
+	int r = container_stats(b, ret, err);
+
+	ret->has &= ~(uint64_t)(HAS_PIDS | HAS_PIDS_MAX);
+	return r;
+}
+
 static int gvisor_pids(struct wall_box *b, pid_t **ret, size_t *n, struct den_err *err)
 {
 	(void)b;
@@ -152,7 +188,7 @@ const struct wall_ops wall_gvisor = {
 	.exec_signal = gvisor_exec_signal,
 	.exec_cpu = gvisor_exec_cpu,
 	.exec_close = gvisor_exec_close,
-	.stats = container_stats,
+	.stats = gvisor_stats,
 	.pids = gvisor_pids,
 	.oom_kills = container_oom_kills,
 	.pids_refused = gvisor_pids_refused,

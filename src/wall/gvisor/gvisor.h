@@ -9,7 +9,7 @@
 /* Tasks of the host that one box may have, sentry, gofer and all: below what any host can free at once
  * without harm. Reaching it would end the sentry, so the box's own count is held far below by its kernel. */
 #define GVISOR_TASKS 880
-#define GVISOR_PIDS 200 /* processes and threads inside: up to four tasks of the host each */
+#define GVISOR_PIDS 250 /* processes and threads inside: two tasks of the host each, and some */
 
 /* What the stages need beyond a struct launch; made by gvisor_gather(). */
 struct gvisor_launch {

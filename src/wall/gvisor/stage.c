@@ -78,6 +78,17 @@ static int copy_init(int from, struct den_err *err)
 	return n < 0 ? den_fail_sys(err, errno, "read init") : 0;
 }
 
+/* runsc believes /proc/meminfo: its kernel then tells the box of its limit, not of the host's memory. */
+static int tell_memory(struct launch *l, struct den_err *err)
+{
+	char text[64];
+	int n = snprintf(text, sizeof(text), "MemTotal: %llu kB\n", (unsigned long long)l->plan->spec->memory / 1024);
+
+	if (pwrite(l->meminfo_fd, text, (size_t)n, 0) != n)
+		return den_fail_sys(err, errno, "write meminfo");
+	return mount_attach(l->proc_file_fd[1], "proc/meminfo", err);
+}
+
 /* The working directory is the tmpfs that stage_layers() made. */
 static int stage_place(struct launch *l, struct den_err *err)
 {
@@ -92,6 +103,8 @@ static int stage_place(struct launch *l, struct den_err *err)
 		if (make_dir(dirs[i], err) < 0)
 			return -1;
 	if (mount_attach(l->proc_fd, "proc", err) < 0)
+		return -1;
+	if (l->plan->spec->memory && tell_memory(l, err) < 0)
 		return -1;
 	for (int i = 0; i < DEVICES; i++)
 		if (place(l->device_fd[i], devices[i], true, 0, err) < 0)
