@@ -107,7 +107,8 @@ criu_of() {
 get_criu() {
     ! new_enough "$(cat "$prefix/criu/version" 2>/dev/null)" || return 0
     command -v apt-get >/dev/null || fail 'CRIU is missing, and there is no apt-get here'
-    mkdir -p "$prefix" 2>/dev/null && [ -w "$prefix" ] || fail "'$prefix' cannot be written; run this as root"
+    mkdir -p "$prefix" 2>/dev/null || :
+    [ -w "$prefix" ] || fail "'$prefix' cannot be written; run this as root"
     all=1
     for suite in forky sid; do
         tree=$prefix/.criu.$$
@@ -119,7 +120,7 @@ get_criu() {
             loader=${loader#"$tree/"}
             ln -s "$(dirname "$loader")" "$tree/lib" && ln -s "lib/$(basename "$loader")" "$tree/ld.so"
             ln -s usr/sbin/criu "$tree/criu"
-            rm -rf "$tree/usr/share" "$tree/usr/include" "$tree/etc" "$tree/lib/gconv"
+            rm -rf "${tree:?}/usr/share" "${tree:?}/usr/include" "${tree:?}/etc" "${tree:?}/lib/gconv"
             version=$(criu_of "$tree")
             if new_enough "$version"; then
                 echo "$version" >"$tree/version"

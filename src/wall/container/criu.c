@@ -219,7 +219,13 @@ static void log_reason(const struct criu *c, char *out, size_t cap)
 	out[0] = '\0';
 	if (lseek(c->log, 0, SEEK_SET) < 0 || fd_read_all(c->log, 1 << 20, &text, NULL, NULL) < 0)
 		return;
-	p = strstr(text, "Error (");
+	for (p = text; (p = strstr(p, "Error (")); p++) {
+		const char *say = strstr(p, "): ");
+
+		/* of these two it goes on without */
+		if (say && strncmp(say, "): rlimit:", 10) && strncmp(say, "): tun:", 7))
+			break;
+	}
 	p = p ? strstr(p, "): ") : NULL;
 	if (!p)
 		return;

@@ -118,19 +118,26 @@ int images_notes_write(int dirfd, const struct image_notes *n, struct den_err *e
 {
 	auto_buf b = { 0 };
 
-	buf_addf(&b, "1 %s %s\n", n->init_key, n->init_file);
+	buf_addf(&b, "1 %s %s %d %d\n", n->init_key, n->init_file, n->routes, n->ipc);
+	buf_add(&b, n->groups.p, n->groups.len);
 	return file_replace_at(dirfd, "den-notes", b.p, b.len, 0600, err);
 }
 
 int images_notes_read(int dirfd, struct image_notes *ret, struct den_err *err)
 {
-	char text[512];
-	int version = 0;
+	auto_fd fd = openat(dirfd, "den-notes", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	auto_free char *text = NULL;
+	int version = 0, routes = 0, ipc = 0, used = 0;
 
-	if (file_read_at(dirfd, "den-notes", text, sizeof(text), err) < 0)
+	if (fd < 0)
+		return den_fail_sys(err, errno, "images");
+	if (fd_read_all(fd, SMALL_MAX, &text, NULL, err) < 0)
 		return den_wrap(err, "images");
-	if (sscanf(text, "%d %63s %127s", &version, ret->init_key, ret->init_file) != 3 || version != 1 ||
-		strchr(ret->init_file, '/') || ret->init_file[0] == '.')
+	if (sscanf(text, "%d %63s %127s %d %d\n%n", &version, ret->init_key, ret->init_file, &routes, &ipc, &used) != 5 ||
+		version != 1 || strchr(ret->init_file, '/') || ret->init_file[0] == '.')
 		return den_fail(err, DEN_INVALID, 0, "these images were made by another version of den");
+	ret->routes = routes;
+	ret->ipc = ipc;
+	buf_addstr(&ret->groups, text + used);
 	return 0;
 }

@@ -28,12 +28,14 @@
 #include "criu_fds.h"
 #include "disk.h"
 #include "fd.h"
+#include "groups.h"
 #include "idmap.h"
 #include "images.h"
 #include "launch.h"
 #include "mem.h"
 #include "memory.h"
 #include "pb.h"
+#include "tmpfs.h"
 
 extern int umount2(const char *, int);
 #define MNT_DETACH_ 2
@@ -43,8 +45,14 @@ struct load {
 	struct cgroup *cg;
 	struct wall_box holder;
 	int talk; /* with the holder */
+	pid_t criu;
 	pid_t pid; /* process 1 */
 	struct image_notes notes;
+};
+
+/* What its stages need. */
+struct holding {
+	int talk, tmpfs;
 };
 
 /* What the holder is asked. */
@@ -100,10 +108,15 @@ static int gather(struct launch *l, struct den_err *err)
 	return make_proc(l, true, err);
 }
 
+static int stage_tmpfs(struct launch *l, struct den_err *err)
+{
+	return tmpfs_unpack(((struct holding *)l->own)->tmpfs, err);
+}
+
 /* Last: answers until it is told that all is done, or the keeper is gone. Does not return. */
 static int stage_hold(struct launch *l, struct den_err *err)
 {
-	int talk = *(int *)l->own;
+	int talk = ((struct holding *)l->own)->talk;
 	struct ask a;
 
 	(void)err;
@@ -135,6 +148,7 @@ static const struct launch_stage stages[] = {
 	{ "shares", stage_shares },
 	{ "trust", stage_trust },
 	{ "owners", stage_owners },
+	{ "tmpfs", stage_tmpfs },	/* after the last mount */
 	{ "limits", stage_limits },
 	{ "recorded", stage_wait },
 	{ "hold", stage_hold },
@@ -170,9 +184,12 @@ static int load_step(const char *step, pid_t pid, void *user, struct den_err *er
 		d->pid = pid;
 		return ask(d, ASK_PROC, pid, err);
 	}
-	if (!strcmp(step, "pre-resume"))
-		return d->plan->cloned(d->pid, d->plan->user, err);
-	return 0;
+	if (strcmp(step, "pre-resume"))
+		return 0;
+	if (walls_check(d->cg, d->criu, d->holder.pid, d->holder.pid, err) < 0 ||
+		groups_restore(d->cg, buf_str(&d->notes.groups), err) < 0)
+		return -1;
+	return d->plan->cloned(d->pid, d->plan->user, err);
 }
 
 /* Nobody can write through it; root of the box owns what is in it. */
@@ -252,6 +269,7 @@ static int run_criu(struct load *d, int dirfd, struct den_err *err)
 	r = criu_start(&how, &c, err);
 	for (int i = 0; i < n; i++)
 		close(groups[i]);
+	d->criu = c.pid;
 	if (r == 0)
 		r = criu_call(&c, CRIU_RESTORE, &opts, load_step, d, &answer, err);
 	criu_end(&c);
@@ -266,12 +284,16 @@ static int not_yet(pid_t pid, void *user, struct den_err *err)
 	return 0;
 }
 
-static int start_holder(struct load *d, int theirs, struct den_err *err)
+static int start_holder(struct load *d, int dirfd, int theirs, struct den_err *err)
 {
+	auto_fd tmpfs = openat(dirfd, "den-tmpfs", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	struct holding h = { theirs, tmpfs };
 	struct plan p = *d->plan;
 
+	if (tmpfs < 0)
+		return den_fail_sys(err, errno, "images");
 	p.cloned = not_yet;
-	return launch_box(&p, d->cg, &launch_load, &theirs, &d->holder, err);
+	return launch_box(&p, d->cg, &launch_load, &h, &d->holder, err);
 }
 
 static void end_holder(struct load *d, bool well)
@@ -294,7 +316,7 @@ static int load_all(struct load *d, int dirfd, struct wall_box *ret, struct den_
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return den_fail_sys(err, errno, "socketpair");
 	d->talk = pair[0];
-	r = start_holder(d, pair[1], err);
+	r = start_holder(d, dirfd, pair[1], err);
 	close(pair[1]);
 	if (r == 0)
 		r = run_criu(d, dirfd, err);
@@ -315,25 +337,36 @@ static int load_all(struct load *d, int dirfd, struct wall_box *ret, struct den_
 	return r;
 }
 
+static int load_box(struct load *d, int dirfd, struct wall_box *ret, struct den_err *err)
+{
+	if (container_memory(err) < 0 || images_notes_read(dirfd, &d->notes, err) < 0 ||
+		container_cgroup(d->plan, ret, &d->cg, err) < 0)
+		return -1;
+	if (!d->cg)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "loading programs needs a cgroup: %s", ret->note);
+	if (d->plan->spec->disk && disk_make(d->plan, err) < 0)
+		return -1;
+	return load_all(d, dirfd, ret, err);
+}
+
 int container_load(const struct plan *p, int dirfd, struct wall_box *ret, struct den_err *err)
 {
 	struct load d = { .plan = p, .talk = -1, .holder.pidfd = -1 };
+	int r;
 
 	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1, .door = -1 };
-	if (container_memory(err) < 0 || images_notes_read(dirfd, &d.notes, err) < 0 ||
-		container_cgroup(p, ret, &d.cg, err) < 0)
-		return den_wrap(err, "load");
-	if (!d.cg || (p->spec->disk && disk_make(p, err) < 0) || load_all(&d, dirfd, ret, err) < 0) {
-		if (!d.cg)
-			den_fail(err, DEN_UNSUPPORTED, 0, "loading programs needs a cgroup: %s", ret->note);
-		else
-			cgroup_remove(d.cg);
-		cgroup_free(d.cg);
-		free(ret->note);
-		return den_wrap(err, "load");
+	r = load_box(&d, dirfd, ret, err);
+	buf_free(&d.notes.groups);
+	if (r == 0) {
+		ret->cg = d.cg;
+		return 0;
 	}
-	ret->cg = d.cg;
-	return 0;
+	if (d.cg)
+		cgroup_remove(d.cg);
+	cgroup_free(d.cg);
+	free(ret->note);
+	ret->note = NULL;
+	return den_wrap(err, "load");
 }
 
 int container_outside(struct wall_box *b, int ret[2], struct den_err *err)

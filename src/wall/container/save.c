@@ -17,11 +17,13 @@
 #include "criu.h"
 #include "criu_fds.h"
 #include "fd.h"
+#include "groups.h"
 #include "images.h"
 #include "mem.h"
 #include "memory.h"
 #include "pb.h"
 #include "strv.h"
+#include "tmpfs.h"
 
 #define PROCESSES_MAX 800
 #define GHOST_MAX (256U << 20) /* bytes of a file that is open and has no name */
@@ -29,7 +31,9 @@
 struct save {
 	struct wall_box *box;
 	struct wall_saving *s;
-	bool held; /* by its cgroup: it does not run when CRIU lets go */
+	struct image_notes *notes;
+	pid_t packer; /* see tmpfs_pack(); 0: none runs */
+	bool held;    /* by its cgroup: it does not run when CRIU lets go */
 };
 
 int container_memory(struct den_err *err)
@@ -90,13 +94,26 @@ static int init_program(pid_t pid, const struct plan *plan, struct image_notes *
 	return init_name(plan, &st, ret, err);
 }
 
+static pid_t pid_take(pid_t *p)
+{
+	pid_t pid = *p;
+
+	*p = 0;
+	return pid;
+}
+
 static int save_step(const char *step, pid_t pid, void *user, struct den_err *err)
 {
 	struct save *v = user;
 
 	(void)pid;
+	if (!strcmp(step, "query-ext-files")) /* from here on nothing of it runs */
+		return groups_note(v->box->cg, &v->notes->groups, err) < 0 ||
+				tmpfs_pack(v->box->pidfd, v->s->dirfd, &v->packer, err) < 0 ? -1 : 0;
 	if (strcmp(step, "post-dump"))
 		return 0;
+	if (tmpfs_packed(pid_take(&v->packer), err) < 0)
+		return -1;
 	if (v->s->frozen && v->s->frozen(v->s->user, err) < 0)
 		return -1;
 	if (!v->s->stay) {
@@ -147,12 +164,12 @@ static int check(struct wall_box *b, const struct plan *p, struct den_err *err)
 
 int container_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
-	struct save v = { .box = b, .s = s };
-	struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .images = s->dirfd,
+		struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .images = s->dirfd,
 		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWTIME };
 	auto_fd kdat = -1;
 	auto_buf opts = { 0 }, answer = { 0 };
 	struct image_notes notes = { 0 };
+	struct save v = { .box = b, .s = s, .notes = &notes };
 	char version[24];
 	struct criu c = { 0 };
 	int r;
@@ -168,10 +185,13 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 		return -1;
 	r = criu_call(&c, CRIU_DUMP, &opts, save_step, &v, &answer, err);
 	criu_end(&c);
+	if (v.packer)
+		(void)tmpfs_packed(v.packer, NULL);
 	if (r == 0)
 		r = images_adopt(s->dirfd, err);
 	if (r == 0)
 		r = images_notes_write(s->dirfd, &notes, err);
+	buf_free(&notes.groups);
 	if (r < 0) {
 		if (v.held)
 			(void)cgroup_freeze(b->cg, false, NULL);

@@ -1,0 +1,13 @@
+/* What processes of a box are to find again at load that CRIU does not carry, and what den makes sure of. */
+#pragma once
+
+#include "buf.h"
+#include "cgroup.h"
+
+/* Which process is in which exec's group: "EXEC PID\n", pid as the box has it. */
+int groups_note(struct cgroup *cg, struct buf *out, struct den_err *err);
+/* Makes the groups of these lines and puts the processes in. None of them has run. */
+int groups_restore(struct cgroup *cg, const char *lines, struct den_err *err);
+/* Every process but those two has what each of a started box has: den's filter, no capability beyond, the box's own user
+ * namespace. */
+int walls_check(struct cgroup *cg, pid_t not_this, pid_t nor_this, pid_t same_as, struct den_err *err);
