@@ -71,6 +71,23 @@ int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, str
 
 /* ---- saving ---- */
 
+/* A keeper with a pool in an image has mounts of its own, and what it opened before is of the host's: a wall that
+ * mounts the directory needs it as it is seen here. */
+static int open_here(int dirfd, struct den_err *err)
+{
+	char link[64], path[4096];
+	ssize_t n;
+	int fd;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n < 0)
+		return den_fail_sys(err, errno, "what was saved");
+	path[n] = '\0';
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? den_fail_sys(err, errno, "open '%s'", path) : fd;
+}
+
 struct save {
 	struct keeper *k;
 	uint64_t number, print;
@@ -121,17 +138,21 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 	struct keeper *k = s->k;
 	struct saved_about about;
 	auto_plan plan = { 0 };
-	auto_fd dir = -1;
+	auto_fd dir = -1, here = -1;
 	struct den_err why;
 	int r;
 
-	if (plan_make(k, &plan, err) < 0 || saved_begin(k->store, &k->id, s->number, &dir, err) < 0 ||
-		init_park(k, err) < 0)
+	if (plan_make(k, &plan, err) < 0 || saved_begin(k->store, &k->id, s->number, &dir, err) < 0)
 		return -1;
-	s->w.dirfd = dir;
+	here = open_here(dir, err);
+	if (here < 0)
+		return -1;
+	s->w.dirfd = here;
 	s->w.stay = stay;
 	s->w.frozen = on_frozen;
 	s->w.user = s;
+	if (init_park(k, err) < 0)
+		return -1;
 	r = k->ops->save(&k->wall, &plan.p, &s->w, err);
 	if (r == 0 && !s->copied)
 		r = den_fail(err, DEN_INTERNAL, 0, "the wall did not say when nothing ran");
@@ -446,14 +467,15 @@ static int write_generation(struct keeper *k, struct den_err *err)
 static int load_images(struct keeper *k, const struct saved *v, int *wake, struct den_err *err)
 {
 	auto_plan plan = { 0 };
+	auto_fd dir = -1;
 	int r;
 
-	if (plan_make(k, &plan, err) < 0 || write_generation(k, err) < 0 || wake_listen(k, wake, err) < 0 ||
+	if (plan_make(k, &plan, err) < 0 || (dir = open_here(v->dirfd, err)) < 0 || write_generation(k, err) < 0 || wake_listen(k, wake, err) < 0 ||
 		mark_loading(k, true, err) < 0)
 		return -1;
 	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &plan.p.listen_fd, err) < 0)
 		return -1;
-	r = k->ops->load(&plan.p, v->dirfd, &k->wall, err);
+	r = k->ops->load(&plan.p, dir, &k->wall, err);
 	fd_close(&plan.p.listen_fd);
 	if (r < 0)
 		store_proc_clear(k->boxfd);
