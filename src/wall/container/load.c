@@ -192,11 +192,37 @@ static int load_step(const char *step, pid_t pid, void *user, struct den_err *er
 	return d->plan->cloned(d->pid, d->plan->user, err);
 }
 
+/* A mount can be taken along only from our own mount namespace, and the descriptor may be from before we had one: then
+ * by its path, if that is the same place. */
+static int clone_dir(int dirfd, struct den_err *err)
+{
+	int fd = mount_clone(dirfd, "", err);
+	char link[64], path[4096];
+	struct stat a, b;
+	ssize_t n;
+
+	if (fd >= 0)
+		return fd;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0)
+		return -1;
+	path[n] = '\0';
+	fd = mount_clone(AT_FDCWD, path, err);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &a) < 0 || fstat(dirfd, &b) < 0 || a.st_dev != b.st_dev || a.st_ino != b.st_ino) {
+		close(fd);
+		return den_fail(err, DEN_INTERNAL, 0, "the images are not at '%.150s'", path);
+	}
+	return fd;
+}
+
 /* Nobody can write through it; root of the box owns what is in it. */
 static int open_images(const struct plan *p, int dirfd, struct den_err *err)
 {
 	struct mount_attr ro = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
-	auto_fd ns = -1, fd = mount_clone(dirfd, "", err);
+	auto_fd ns = -1, fd = clone_dir(dirfd, err);
 	struct stat st;
 
 	if (fd < 0)
