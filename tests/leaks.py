@@ -15,10 +15,10 @@ import time
 
 BOX_ID = re.compile(r"b-[a-z2-7]{18}")
 # What a state directory may have in it when all boxes are gone ...
-STATE_KEEPS = re.compile(r"^(den\.db.*|names|ids|lib|templates|boxes|trash|pool.*|lock|reserve|vault|policies|volumes|"
+STATE_KEEPS = re.compile(r"^(den\.db.*|names|ids|lib|templates|boxes|trash|pool.*|lock|reserve|ready|vault|policies|volumes|"
                          r"serve|serve\.lock|serve-tls\.pem|first-key)$")
 # ... what of it is not for the next test ...
-OWN_TO_A_TEST = ["vault", "policies", "volumes", "serve", "serve.lock", "serve-tls.pem", "first-key"]
+OWN_TO_A_TEST = ["ready", "vault", "policies", "volumes", "serve", "serve.lock", "serve-tls.pem", "first-key"]
 # ... and what in it is large, and no place for a socket.
 LARGE = {"templates", "lib", "pool"}
 
@@ -187,6 +187,7 @@ def entries_left(state):
     found = []
     for sub in ("boxes", "names", "ids", "trash"):
         found += ["%s/%s" % (sub, e) for e in listed(os.path.join(state, sub))]
+    found += ["ready/%s" % e for d in listed(state + "/ready") for e in listed(os.path.join(state, "ready", d))]
     found += ["pool/" + e for e in listed(state + "/pool") if BOX_ID.fullmatch(e)]
     return found + ["stray in state: " + e for e in listed(state) if not STATE_KEEPS.match(e)]
 

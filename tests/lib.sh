@@ -175,6 +175,7 @@ finish() {
 		kill $bg 2>/dev/null
 		kill -CONT $bg 2>/dev/null
 	fi
+	[ ! -d "$DEN_STATE/ready" ] || timeout 30 "$DEN" pool warm --none >/dev/null </dev/null
 	if ! timeout 30 bash -c 'for i in $("$DEN" ls --quiet); do "$DEN" rm --force "$i" || exit 1; done' </dev/null; then
 		if [ $status = 0 ] && [ -d "$DEN_STATE" ]; then
 			echo "FAILED: a box could not be deleted"

@@ -75,6 +75,8 @@ static const struct option_def serve_options[] = {
 		"what cpu-hour, gib-hour, gib-disk-hour, gib-in or gib-out costs; may be repeated" },
 	{ "currency", 0, OPT_TEXT, offsetof(struct args, currency), "CODE",
 		"of the prices, three letters (default: USD)" },
+	{ "warm", 0, OPT_LIST, offsetof(struct args, warm), "TEMPLATE=N",
+		"keep N boxes of it ready to be taken; may be repeated" },
 	{ "no-templates", 0, OPT_FLAG, offsetof(struct args, no_templates), NULL,
 		"do not make the templates 'base' and 'code-interpreter-v1' when they are missing" },
 	{ 0 },
@@ -115,6 +117,8 @@ static int serve(const struct args *a)
 	serve_add(&argv, "--user", a->user);
 	serve_add_u64(&argv, "--workers", a->workers, "");
 	add_prices(&argv, a);
+	for (size_t i = 0; a->warm && a->warm[i]; i++)
+		serve_add(&argv, "--warm", a->warm[i]);
 	if (a->tls_self_signed)
 		strv_add(&argv, "--tls-self-signed");
 	if (a->no_templates)

@@ -201,22 +201,9 @@ static void free_now(struct keeper *k)
 	pool_reclaim(k->pool);
 }
 
-int box_delete(struct keeper *k, struct den_err *err)
+/* From DELETING to nothing. */
+static int delete_row(struct keeper *k, struct den_err *err)
 {
-	bool named = k->row.info.spec.name;
-
-	if (k->gone)
-		return 0;
-	k->gone = true; /* before box_down(), which would delete a throwaway box itself */
-	loop_timer_clear(&k->late_row);
-	loop_timer_clear(&k->owner_gone);
-	if (box_is_up(k)) {
-		bool written = k->row_written;
-
-		k->row_written = false; /* no need to write STOPPED first: DELETING says more */
-		box_down(k, NULL);
-		k->row_written = written;
-	}
 	if (k->row_written) {
 		k->row.info.state = BOX_DELETING;
 		if (store_put(k->store, &k->row, err) < 0)
@@ -234,7 +221,30 @@ int box_delete(struct keeper *k, struct den_err *err)
 	k->in_trash = true; /* emptied when all clients have been told, see keeper_main() */
 	if (k->row.slot != UINT64_MAX)
 		store_release_slot(k->store, k->row.slot, &k->id);
-	if (k->row_written && store_delete(k->store, &k->id, err) < 0)
+	return k->row_written ? store_delete(k->store, &k->id, err) : 0;
+}
+
+int box_delete(struct keeper *k, struct den_err *err)
+{
+	bool named = k->row.info.spec.name;
+	int r;
+
+	if (k->gone)
+		return 0;
+	k->gone = true; /* before box_down(), which would delete a throwaway box itself */
+	loop_timer_clear(&k->late_row);
+	loop_timer_clear(&k->owner_gone);
+	if (box_is_up(k)) {
+		bool written = k->row_written;
+
+		k->row_written = false; /* no need to write STOPPED first: DELETING says more */
+		box_down(k, NULL);
+		k->row_written = written;
+	}
+	store_hold(k->store); /* opened once */
+	r = delete_row(k, err);
+	store_let_go(k->store);
+	if (r < 0)
 		return -1;
 	if (named)
 		store_release_name(k->store, k->row.info.spec.name, &k->id);

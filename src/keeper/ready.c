@@ -31,7 +31,9 @@
 #include "shape.h"
 #include "strv.h"
 
-#define LOOK_MS 10000 /* so often it is looked whether it is still wanted */
+#define LOOK_MS 5000	 /* so often it is looked whether its mark is there ... */
+#define LOOKS_FIT 12	 /* ... and every so many times, whether it still is what would be made */
+#define COMING_MS 500	 /* between taking the mark and connecting there is nothing to wait for */
 #define OWN_MARK "ready" /* in boxes/ID; the mark is another link to it */
 #define MARK_MAX (1U << 20)
 
@@ -40,6 +42,7 @@ struct kready {
 	struct shape shape;
 	uint64_t print; /* of what it stands on: layers and shared folders */
 	struct loop_timer look;
+	unsigned looks;
 };
 
 static void mark_path(const struct keeper *k, char out[static 128])
@@ -196,6 +199,8 @@ static void look_cb(struct loop_timer *t)
 		throw_away(k); /* taken by one who did not come */
 		return;
 	}
+	if (++r->looks % LOOKS_FIT)
+		return;
 	store_hold(k->store);
 	fits = still_fits(k, &why) == 0;
 	store_let_go(k->store);
@@ -204,10 +209,11 @@ static void look_cb(struct loop_timer *t)
 		throw_away(k);
 }
 
+/* It may have taken the box and not wanted it after all. Or another has just taken it, and is about to come. */
 void ready_client_gone(struct keeper *k)
 {
 	if (list_empty(&k->clients) && !mark_there(k))
-		throw_away(k); /* it had taken the box, and did not want it after all */
+		loop_timer_set(k->loop, &k->ready->look, clock_mono_ns() + COMING_MS * NS_PER_MS);
 }
 
 bool ready_refuses(struct client *c, const struct wire_frame *f)
@@ -383,6 +389,7 @@ static int claim(struct keeper *k, struct client *c, struct box_spec *want, stru
 		return -1;
 	if (still_fits(k, err) < 0) {
 		throw_away(k);
+		err->code = DEN_NOT_FOUND; /* another may fit: it is the box's fault, not the claim's */
 		return -1;
 	}
 	if (want->name && store_claim_name(k->store, want->name, &k->id, err) < 0)

@@ -90,7 +90,7 @@ static void forget(struct den *d, const struct box_id *id)
 	den_box_close(box);
 }
 
-/* 1: claimed; 0: not this one; -1: there is none */
+/* 1: claimed; 0: not this one; -1: none */
 static int claim_one(struct den *d, const char *shape, const struct buf *req, struct den_box **ret)
 {
 	struct den_box *box;
@@ -114,7 +114,8 @@ static int claim_one(struct den *d, const char *shape, const struct buf *req, st
 	den_box_close(box);
 	if (err.sys == EPIPE)
 		forget(d, &id);
-	return 0;
+	/* one that is of no use any more says so; what is asked for may be wrong, too, and then no other helps */
+	return err.sys == EPIPE || err.code == DEN_NOT_FOUND ? 0 : -1;
 }
 
 bool ready_claim(struct den *d, const struct buf *req, struct den_box **ret)

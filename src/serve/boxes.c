@@ -14,6 +14,7 @@
 #include "mem.h"
 #include "ports.h"
 #include "turnstile.h"
+#include "warm.h"
 
 bool boxes_id(const char *text, char ret[static 21])
 {
@@ -119,9 +120,11 @@ int boxes_create(struct req *r, const struct den_box_spec *spec, struct den_box 
 	s.owner = owner;
 	if (index_reserve(w, &use, err) < 0)
 		return refused(r);
+	warm_asked(&s);
 	turnstile_enter(&making, w->org);
 	res = den_box_create(req_den(r), &s, ret, err);
 	turnstile_leave(&making, w->org);
+	warm_done();
 	index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels);
 	return res;
 }

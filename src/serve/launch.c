@@ -136,11 +136,17 @@ int launch_start(int fd, struct den_err *err)
 
 int launch_dial(const char *id, void *user, int *ret_fd, bool *ret_started, struct den_err *err)
 {
+	static const char ready[] = "ready:";
 	struct launch_answer a;
 	int fd = -1;
+	enum launch_op op = id ? LAUNCH_BOX : LAUNCH_CLERK;
 
 	(void)user;
-	if (ask(id ? LAUNCH_BOX : LAUNCH_CLERK, id ? id : "", "", &a, &fd, err) < 0)
+	if (id && !strncmp(id, ready, sizeof(ready) - 1)) {
+		op = LAUNCH_TAKE;
+		id += sizeof(ready) - 1;
+	}
+	if (ask(op, id ? id : "", "", &a, &fd, err) < 0)
 		return -1;
 	if (fd < 0)
 		return den_fail(err, DEN_INTERNAL, 0, "the launcher sent no connection");

@@ -123,6 +123,16 @@ static int dial_box(struct launcher *l, const char *text, int *ret, uint32_t *re
 	return 0;
 }
 
+static int dial_ready(struct launcher *l, const char *shape, int *ret, struct den_err *err)
+{
+	auto_fd fd = -1;
+
+	if (ready_take(l->den, shape, &fd, NULL, err) < 0 || guest(fd, err) < 0)
+		return -1;
+	*ret = fd_take(&fd);
+	return 0;
+}
+
 static int clerk_new(struct launcher *l, int *ret, struct den_err *err)
 {
 	auto_fd fd = -1;
@@ -373,6 +383,9 @@ static void on_ask(struct loop_source *s, uint32_t events)
 	switch (q.op) {
 	case LAUNCH_BOX:
 		r = dial_box(l, q.a, &fd, &a.started, &a.err);
+		break;
+	case LAUNCH_TAKE:
+		r = dial_ready(l, q.a, &fd, &a.err);
 		break;
 	case LAUNCH_CLERK:
 		r = dial_clerk(l, &fd, &a.err);

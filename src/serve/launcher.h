@@ -11,6 +11,10 @@
  *                   whatever would touch the host (binding directories, growing the pool). What is left is what
  *                   the server is there for: using boxes.
  *   LAUNCH_CLERK    a connection to a clerk, which makes and lists boxes. WM_GUEST likewise.
+ *   LAUNCH_TAKE     a connection to a ready box, taken from all others by removing its mark. The shape is 64
+ *                   hexadecimal digits or refused, so it names a folder below ready/. WM_GUEST likewise; what the
+ *                   box may become its keeper checks as of a create. A server that takes them and does nothing
+ *                   with them wastes them: each goes when its connection ends.
  *   LAUNCH_PULL     den template pull IMAGE. The name is checked by letters and never begins with a dash; it is
  *                   one argument of a program, never of a shell. What is fetched is unpacked by workers without
  *                   rights, as for anybody who calls the command. At most LAUNCH_JOBS at once.
@@ -31,12 +35,12 @@
 
 #define LAUNCH_JOBS 4
 
-enum launch_op { LAUNCH_BOX = 1, LAUNCH_CLERK, LAUNCH_PULL, LAUNCH_BUILTIN, LAUNCH_READY, LAUNCH_OPS };
+enum launch_op { LAUNCH_BOX = 1, LAUNCH_CLERK, LAUNCH_PULL, LAUNCH_BUILTIN, LAUNCH_READY, LAUNCH_TAKE, LAUNCH_OPS };
 
 struct launch_ask {
 	uint32_t number; /* comes back with the answer: they may come in another order */
 	uint32_t op;
-	char a[256], b[128]; /* box id; image and name; name of a builtin; key */
+	char a[256], b[128]; /* box id; shape; image and name; name of a builtin; key */
 };
 
 struct launch_answer {

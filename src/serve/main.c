@@ -42,6 +42,7 @@
 #include "sockets.h"
 #include "systemd.h"
 #include "tls.h"
+#include "warm.h"
 
 #define GRACE_MS 10000
 #define LOCK_TRIES 100 /* of 20 ms: a server that is ending may still have it */
@@ -218,7 +219,7 @@ static int stage_keys(struct start *st, struct den_err *err)
 
 static int stage_parts(struct start *st, struct den_err *err)
 {
-	(void)st;
+	warm_set(st->s.warm, st->s.n_warm);
 	return parts_start(err);
 }
 
@@ -246,6 +247,7 @@ static void box_gauges(struct buf *b)
 	buf_addstr(b, "# HELP den_boxes Boxes by state.\n# TYPE den_boxes gauge\n");
 	for (size_t i = 0; i < ARRAY_SIZE(states); i++)
 		buf_addf(b, "den_boxes{state=\"%s\"} %zu\n", states[i], n[i]);
+	warm_gauges(b);
 }
 
 static int stage_http(struct start *st, struct den_err *err)

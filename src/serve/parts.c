@@ -12,6 +12,7 @@
 #include "meter.h"
 #include "ports.h"
 #include "serve.h"
+#include "warm.h"
 
 /* In the order in which they start; they end the other way round. */
 static const struct serve_part boxes_part = { "boxes", boxes_start, boxes_stop };
@@ -26,6 +27,7 @@ static const struct serve_part *const parts[] = {
 	&v1_part,
 	&e2b_part,
 	&meter_part,
+	&warm_part, /* last: it makes boxes */
 };
 
 int parts_start(struct den_err *err)

@@ -7,7 +7,7 @@
 #include "mem.h"
 #include "parse.h"
 
-enum kind { TEXT, FLAG, NUMBER, SIZE, CPUS, DURATION, LISTEN, SCOPE, PRICE };
+enum kind { TEXT, FLAG, NUMBER, SIZE, CPUS, DURATION, LISTEN, SCOPE, PRICE, WARM };
 
 static const struct {
 	const char *name;
@@ -31,6 +31,7 @@ static const struct {
 	O("grace", DURATION, grace_ms),
 	O("price", PRICE, prices),
 	O("currency", TEXT, prices.currency),
+	O("warm", WARM, warm),
 	O("routes", FLAG, routes),
 	O("json", FLAG, json),
 	O("org", TEXT, org),
@@ -72,6 +73,10 @@ static int take(struct settings *s, size_t i, const char *value, struct den_err 
 		return 0;
 	case PRICE:
 		return price_parse(value, field, err);
+	case WARM:
+		if (s->n_warm == WARM_MAX)
+			return den_fail(err, DEN_INVALID, 0, "more than %d templates", WARM_MAX);
+		return warm_parse(value, &s->warm[s->n_warm++], err);
 	case SCOPE:
 		bit = key_scope_parse(value);
 		s->scopes |= bit;

@@ -8,6 +8,7 @@
 #include "auth.h"
 #include "err.h"
 #include "price.h"
+#include "warm.h"
 
 #define LISTEN_MAX 8
 
@@ -17,6 +18,8 @@ struct settings {
 	size_t n_listen;
 	const char *tls_cert, *tls_key;
 	bool tls_self_signed, no_templates, routes, json, help;
+	struct warm_setting warm[WARM_MAX];
+	size_t n_warm;
 	uint64_t workers, grace_ms;
 	struct prices prices;
 	/* den key */

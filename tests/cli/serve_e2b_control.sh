@@ -24,6 +24,23 @@ test_a_sandbox_is_made_told_about_and_killed() {
 	part life
 }
 
+#@ root timeout=180
+test_sandboxes_are_taken_from_ready_boxes() {
+	base_template
+	serve_start --warm base=2
+	FEW_KEY=$(new_key --name few --boxes 5 --memory 8G --cpus 8 --disk 1G)
+	export DEN FEW_KEY
+	node_run e2b_control.mjs ready
+	serve_stop
+	soon 30 is_ready_again || fail "what is ready does not outlive the server"
+	try den serve --warm base
+	want_err_has 'TEMPLATE=N'
+}
+
+is_ready_again() {
+	den pool --json | grep -q '"template":"base"'
+}
+
 #@ root
 test_old_clients_are_understood() {
 	part old

@@ -44,7 +44,44 @@ async function raw(method, path, body, headers = {}) {
   return { status: res.status, headers: res.headers, text, json: text && text[0] !== '<' ? JSON.parse(text) : undefined }
 }
 
+const ready = () => JSON.parse(den('pool', '--json')).ready.map((r) => r.id)
+
 const parts = {
+  async ready() {
+    await soon('two ready boxes', () => ready().length === 2)
+    let had = ready()
+    const made = await Promise.all([1, 2].map((n) => Sandbox.create({ timeoutMs: 60_000, metadata: { n: `${n}` }, envs: { N: `${n}` } })))
+    assert.deepEqual(made.map(box).sort(), had.sort())
+    for (const [i, s] of made.entries()) {
+      assert.equal(inside(s, 'echo $N $E2B_TEMPLATE_ID; id -un'), `${i + 1} base\nuser\n`)
+      const info = await s.getInfo()
+      assert.deepEqual(info.metadata, { n: `${i + 1}` })
+      assert.ok(Math.abs(Date.now() - info.startedAt) < 30_000)
+      assert.equal((await s.commands.run('echo $N')).stdout, `${i + 1}\n`)
+    }
+    assert.equal(new Set(made.map((s) => inside(s, 'cat /etc/machine-id /proc/sys/kernel/random/boot_id'))).size, 2)
+    await soon('two more', () => ready().length === 2, 30_000)
+    // another policy, given when it is taken
+    had = ready()
+    const alone = await Sandbox.create({ timeoutMs: 60_000, allowInternetAccess: false })
+    assert.ok(had.includes(box(alone)))
+    assert.ok(fails(alone, 'getent hosts example.com'))
+    assert.deepEqual((await Sandbox.list().nextItems()).map(box).sort(), [...made, alone].map(box).sort())
+    // a key with a quota: its boxes have other limits, and the server learns that these are wanted
+    const key = { apiKey: process.env.FEW_KEY }
+    for (let i = 0; i < 12; i++) await (await Sandbox.create({ timeoutMs: 60_000, ...key })).kill()
+    let taken = 0
+    await soon('one of the other shape', async () => {
+      had = ready()
+      const s = await Sandbox.create({ timeoutMs: 60_000, ...key })
+      taken += had.includes(box(s))
+      await s.kill()
+      await sleep(1000)
+      return taken
+    }, 40_000)
+    for (const s of [...made, alone]) await s.kill()
+    await parts.life()
+  },
   async life() {
     const s = await Sandbox.create({ timeoutMs: 60_000, metadata: { who: 'ann', 'what for': 'a=b & c' }, envs: { GREETING: 'hello there' } })
     assert.match(s.sandboxId, /^i[a-z2-7]{18}$/)

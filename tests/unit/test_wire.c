@@ -4,6 +4,7 @@
 #include "fsop.h"
 #include "id.h"
 #include "mem.h"
+#include "shape.h"
 #include "spec.h"
 #include "strv.h"
 #include "wire.h"
@@ -237,4 +238,55 @@ TEST(a_file_record_survives_the_way)
 	CHECK(fs_entry_get(b.p, b.len, &got, &used, &err) == 1 && used == b.len);
 	CHECK(!strcmp(got.path, e.path) && got.mtime_ns == -5 && got.type == FS_LINK);
 	fs_entry_free(&got);
+}
+
+static void shape_hex(const struct box_spec *s, char out[static 65])
+{
+	struct shape shape;
+
+	CHECK(shape_of(s, &shape, NULL));
+	memcpy(out, shape.hex, 65);
+}
+
+TEST(shape_is_the_same_before_and_after_it_is_settled)
+{
+	char *env[] = { (char *)"A=B", NULL }, *labels[] = { (char *)"k=v", NULL };
+	struct box_spec asked = { .memory = 1 << 30 };
+	/* as create.c completes it, and with all that comes with a claim */
+	struct box_spec settled = { .id = (char *)"b-aaaaaaaaaaaaaaaaaa", .template_name = (char *)"host",
+		.wall = (char *)"container", .net = (char *)"none", .memory = 1 << 30, .pids = 4096,
+		.flags = BOX_PIDS_DEFAULT, .history = HISTORY_ON, .user = (char *)"root", .cwd = (char *)"/", .env = env,
+		.labels = labels, .owner = (char *)"me", .nofile = 7, .max_runtime_ms = 8, .expires_ms = 9, .idle_ms = 10,
+		.on_expire = LEASE_STOP, .on_idle = LEASE_STOP };
+	char a[65], b[65];
+
+	shape_hex(&asked, a);
+	shape_hex(&settled, b);
+	CHECK(!strcmp(a, b));
+}
+
+TEST(shape_tells_apart_what_is_built_differently)
+{
+	struct box_mount at[] = { { (char *)"/a", (char *)"/b", false }, { (char *)"/a", (char *)"/b", true },
+		{ (char *)"/a\nat 2 /b", (char *)"/b", false } };
+	const struct box_spec all[] = { { 0 }, { .template_name = (char *)"base" }, { .wall = (char *)"gvisor" },
+		{ .net = (char *)"policy" }, { .policy = (char *)"{}" }, { .hostname = (char *)"web" }, { .cpu_milli = 1 },
+		{ .memory = 1 }, { .pids = 1 }, { .disk = 1 }, { .history = HISTORY_OFF }, { .history = HISTORY_MANUAL },
+		{ .mounts = &at[0], .n_mounts = 1 }, { .mounts = &at[1], .n_mounts = 1 }, { .mounts = &at[2], .n_mounts = 1 },
+		{ .mounts = &at[0], .n_mounts = 2 } };
+	char *publish[] = { (char *)"80", NULL }, a[65], b[65];
+	struct shape none;
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		for (size_t k = 0; k < i; k++) {
+			shape_hex(&all[i], a);
+			shape_hex(&all[k], b);
+			CHECK(strcmp(a, b));
+		}
+	shape_hex(&(struct box_spec){ .name = (char *)"web" }, a); /* it is the host name, too */
+	shape_hex(&(struct box_spec){ .hostname = (char *)"web" }, b);
+	CHECK(!strcmp(a, b));
+	CHECK(!shape_of(&(struct box_spec){ .from = (char *)"b-aaaaaaaaaaaaaaaaaa@1" }, &none, NULL));
+	CHECK(!shape_of(&(struct box_spec){ .publish = publish }, &none, NULL));
+	CHECK(!shape_of(&(struct box_spec){ .flags = BOX_EPHEMERAL }, &none, NULL));
 }

@@ -196,6 +196,19 @@ static int box_make(
 	return 0;
 }
 
+int e2b_default_spec(const char *stored, struct den_box_spec *ret, char **policy, struct den_err *err)
+{
+	struct who nobody = { 0 };
+	auto_net net = { 0 };
+
+	if (e2b_net_read(&nobody, NULL, NULL, -1, &net, err) < 0)
+		return -1;
+	*policy = mem_take(&net.policy);
+	*ret = (struct den_box_spec){ .size = sizeof(*ret), .template_name = stored, .policy = *policy,
+		.cpu_milli = limits_default.cpu_milli, .memory = limits_default.memory };
+	return 0;
+}
+
 static int create(struct req *r, uint64_t timeout, struct den_err *err)
 {
 	__attribute__((cleanup(create_free))) struct create c = { 0 };

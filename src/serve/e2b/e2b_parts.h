@@ -44,6 +44,8 @@ static inline bool e2b_running(const struct den_box_info *i)
 /* A box that begins without its programs (stopped before, or a fork) gets that of its template; a failure is
  * told in the log alone. r has a key. */
 void e2b_start_command(struct req *r, struct den_box *box, const struct den_box_info *i);
+/* What a create that says nothing but the template asks for (env, labels and times left out). free() *policy */
+int e2b_default_spec(const char *stored, struct den_box_spec *ret, char **policy, struct den_err *err);
 int e2b_create(struct req *r, struct den_err *err);
 int e2b_create_old(struct req *r, struct den_err *err);
 int e2b_connect(struct req *r, struct den_err *err);
