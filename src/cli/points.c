@@ -276,7 +276,7 @@ void change_json(struct json *j, const char *key, const struct den_change *c)
 int history_fail(const struct args *a, const struct den_err *err)
 {
 	return cli_fail(a, err,
-		err->code == DEN_UNSUPPORTED
+		err->code == DEN_UNSUPPORTED && strstr(err->msg, "has no history")
 			? "a box keeps one when it is made with 'den create', or with "
 			  "'den run --rm=false'"
 			: NULL);

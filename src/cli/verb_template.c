@@ -122,6 +122,7 @@ static const struct verb *const template_verbs[] = {
 	&verb_template_ls,
 	&verb_template_inspect,
 	&verb_template_create,
+	&verb_template_bake,
 	&verb_template_build,
 	&verb_template_builtin,
 	&verb_template_debian,

@@ -220,3 +220,57 @@ const struct verb verb_template_verify = {
 	.complete = "t",
 	.run = template_verify,
 };
+
+/* ---- bake ---- */
+
+static const struct option_def bake_options[] = {
+	{ "from", 0, OPT_TEXT, offsetof(struct args, from), "BOX[@REF]",
+		"the box, as it is now or was at a full checkpoint" },
+	{ "full", 0, OPT_FLAG, offsetof(struct args, full), NULL, "with the programs that run in it" },
+	{ 0 },
+};
+
+static int template_bake(const struct args *a)
+{
+	auto_free char *from = a->from ? mem_strdup(a->from) : NULL;
+	struct den_box *box = NULL;
+	struct den_err err = { 0 };
+	struct den *d = NULL;
+	char *at = from ? strchr(from, '@') : NULL;
+	int r;
+
+	if (!from || !a->full) {
+		den_fail(&err, DEN_INVALID, 0, !from ? "which box? --from BOX is missing" :
+			"--full is missing; without programs a template is made by 'den template create'");
+		return cli_fail(a, &err, "see 'den template bake --help'");
+	}
+	if (at)
+		*at++ = '\0';
+	if (cli_open(a, &d, &err) < 0)
+		return cli_fail(a, &err, NULL);
+	r = den_box_open(d, from, &box, &err);
+	if (r == 0)
+		r = den_template_bake(box, at, a->words[0], &err);
+	den_box_close(box);
+	r = r < 0 ? cli_fail(a, &err, NULL) : 0;
+	den_close(d);
+	return r;
+}
+
+const struct verb verb_template_bake = {
+	.name = "bake",
+	.words = "NAME",
+	.summary = "make a template whose boxes begin with programs running",
+	.help = "Boxes of it begin with the memory of the box's programs as it is now, or was at\n"
+		"a full checkpoint: an interpreter, a browser or a language server that is warm\n"
+		"already. Each is a box of its own, as a full fork is. 'den template rm' removes\n"
+		"it.\n"
+		"\n"
+		"Examples:\n"
+		"  den template bake warm --from web --full\n"
+		"  den create --template warm\n",
+	.options = { bake_options },
+	.min_words = 1,
+	.max_words = 1,
+	.run = template_bake,
+};

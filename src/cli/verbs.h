@@ -25,6 +25,6 @@ extern const struct verb verb_fs_cat, verb_fs_chmod, verb_fs_chown, verb_fs_ls, 
 	verb_fs_mv, verb_fs_rm, verb_fs_stat, verb_fs_watch, verb_fs_write;
 
 /* below template */
-extern const struct verb verb_template, verb_template_build, verb_template_builtin, verb_template_create, verb_template_debian,
+extern const struct verb verb_template, verb_template_build, verb_template_builtin, verb_template_bake, verb_template_create, verb_template_debian,
 	verb_template_export, verb_template_import, verb_template_inspect, verb_template_ls,
 	verb_template_pull, verb_template_push, verb_template_rm, verb_template_tag, verb_template_verify;

@@ -47,7 +47,9 @@ static int list_one(const struct box_row *row, void *user, struct den_err *err)
 		return -1;
 	if (info.state == BOX_DELETING && place_box(o->s->fd, &id, &boxfd, NULL) < 0)
 		return 0; /* its last step is gc's */
-	if (info.state == BOX_RUNNING || info.state == BOX_PAUSED) {
+	if (info.spec.flags & BOX_SEED)
+		return 0; /* a template, not a box */
+	if (!info.on_disk && (info.state == BOX_RUNNING || info.state == BOX_PAUSED)) {
 		if (place_box(o->s->fd, &id, &boxfd, NULL) < 0)
 			return 0; /* goes in this very moment */
 		if (store_proc_get(boxfd, &proc, &pidfd))
@@ -165,6 +167,8 @@ static int gc_box(struct gc *g, const struct box_id *id, struct den_err *err)
 			r = remove_box(g, id, boxfd, NULL, err);
 	} else if (row.info.state == BOX_DELETING || row.info.state == BOX_CREATING ||
 		(row.info.spec.flags & BOX_EPHEMERAL && !is_young(boxfd))) {
+		r = remove_box(g, id, boxfd, &row, err);
+	} else if ((row.info.spec.flags & BOX_SEED) && !is_young(boxfd) && !bake_named(g->s, id)) {
 		r = remove_box(g, id, boxfd, &row, err);
 	} else if (alive && lease_forfeit(&row.info)) { /* its keeper was killed before that */
 		r = remove_box(g, id, boxfd, &row, err);

@@ -224,6 +224,33 @@ static void fork_own(struct box_spec *got, struct box_spec *asked)
 	got->from = mem_take(&asked->from);
 }
 
+/* What is asked of a box of a template with programs, besides what a fork has of its own. */
+static int baked_own(struct box_spec *got, struct box_spec *asked, struct den_err *err)
+{
+	uint64_t *const limits[][2] = { { &got->cpu_milli, &asked->cpu_milli }, { &got->memory, &asked->memory },
+		{ &got->pids, &asked->pids }, { &got->max_runtime_ms, &asked->max_runtime_ms }, { &got->history, &asked->history } };
+	char **const texts[][2] = { { &got->user, &asked->user }, { &got->cwd, &asked->cwd } };
+
+	if (asked->n_mounts || asked->disk || asked->nofile || asked->hostname)
+		return den_fail(err, DEN_INVALID, 0,
+			"a box of a template with programs has its mounts, disk, open files and host name from that");
+	if (asked->wall && strcmp(asked->wall, got->wall))
+		return den_fail(err, DEN_INVALID, 0, "this template has programs behind the wall '%s'", got->wall);
+	if (asked->history == HISTORY_OFF)
+		return den_fail(err, DEN_INVALID, 0, "a box of a template with programs has a history");
+	for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+		if (*limits[i][1])
+			*limits[i][0] = *limits[i][1];
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (*texts[i][1]) {
+			free(*texts[i][0]);
+			*texts[i][0] = mem_take(texts[i][1]);
+		}
+	for (size_t i = 0; asked->env && asked->env[i]; i++)
+		strv_env_put(&got->env, asked->env[i]);
+	return 0;
+}
+
 /* What its programs hold of the other box stands here for what it stood there: gate_config.c. */
 static void fork_marks(struct keeper *k, const struct box_info *other)
 {
@@ -255,6 +282,11 @@ static int fork_spec(struct keeper *k, bool guest, struct den_err *err)
 		box_row_free(&other);
 		return -1;
 	}
+	if ((other.info.spec.flags & BOX_SEED) && s->template_name && baked_own(&got, s, err) < 0) {
+		box_spec_free(&got);
+		box_row_free(&other);
+		return -1;
+	}
 	fork_own(&got, s);
 	if (guest) {
 		strv_free(got.publish);
@@ -276,9 +308,26 @@ static int fork_spec(struct keeper *k, bool guest, struct den_err *err)
 	return 0;
 }
 
+int create_from(struct keeper *k, struct den_err *err)
+{
+	struct box_spec *s = &k->row.info.spec;
+
+	if (fork_spec(k, false, err) < 0)
+		return -1;
+	k->ops = wall_find(s->wall, err);
+	if (!k->ops || box_id_make(&k->id, err) < 0)
+		return -1;
+	s->id = mem_strdup(k->id.s);
+	k->row.info.generation = s->policy || s->policy_name;
+	k->row.info.created_ms = clock_wall_ms();
+	k->has_box = true;
+	return 0;
+}
+
 int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err)
 {
 	struct box_spec *s = &k->row.info.spec;
+	struct box_id seed;
 	int r;
 
 	if (k->has_box)
@@ -290,6 +339,11 @@ int box_create(struct keeper *k, const char *spec, size_t len, struct client *ow
 	if ((s->flags & BOX_FULL) && !s->from)
 		return den_fail(err, DEN_INVALID, 0, "programs of which box?");
 	s->flags &= ~(uint64_t)BOX_SEED; /* ours to say */
+	if (!s->from && s->template_name && bake_find(k->store, s->template_name, &seed)) {
+		s->from = mem_alloc(sizeof(seed.s) + 3);
+		sprintf(s->from, "%s@0", seed.s);
+		s->flags |= BOX_FULL;
+	}
 	if ((s->from && fork_spec(k, owner->guest, err) < 0) || (owner->guest && guest_spec(s, err) < 0) ||
 		create_settle(k, s, err) < 0)
 		return -1;

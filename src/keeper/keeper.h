@@ -200,6 +200,8 @@ void ready_sweep(struct store *s, void (*removed)(const char *what, void *user),
 
 int open_template(struct keeper *k, struct den_err *err);
 
+int create_from(struct keeper *k, struct den_err *err); /* spec.from of the row: all that it has from there */
+
 /* home.c. Names are of the pool: home_name() makes "ID/wN" (what it writes to) and "ID/cN". */
 void home_name(const struct keeper *k, char what, uint64_t number, char out[static 64]);
 int home_pool(struct keeper *k, struct den_err *err);
@@ -268,6 +270,13 @@ int box_wake(struct keeper *k, struct den_err *err); /* from disk, or where it i
 bool wake_needed(const struct keeper *k, const struct wire_frame *f);
 bool memory_half(const struct keeper *k); /* a keeper died while it brought the programs back */
 int memory_undo(struct keeper *k, struct den_err *err);
+
+/* bake.c: templates with programs */
+bool bake_find(struct store *s, const char *name, struct box_id *ret);
+bool bake_named(struct store *s, const struct box_id *id); /* is it the seed of one? */
+char **bake_names(struct store *s); /* strv_free() it */
+int bake_remove(struct keeper *k, const char *name, struct den_err *err);
+int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 
 /* wake.c: init without its keeper */
 int init_park(struct keeper *k, struct den_err *err);

@@ -289,6 +289,7 @@ static const struct {
 	{ WM_COMMIT, true, req_commit },
 	{ WM_TEMPLATES, false, req_templates },
 	{ WM_TEMPLATE_GET, false, req_template_get },
+	{ WM_BAKE, false, req_bake },
 	{ WM_TEMPLATE_TAG, false, req_template_tag },
 	{ WM_TEMPLATE_REMOVE, false, req_template_remove },
 	{ WM_TEMPLATE_VERIFY, false, req_template_verify },

@@ -81,6 +81,43 @@ static void put_host(struct buf *b)
 	wire_put_str(b, F_DETAIL, "the host's own system directories, read-only below; made when first used\n");
 }
 
+/* One with programs is told by the box that keeps them. */
+static int put_baked(struct store *s, struct buf *b, const char *name, struct den_err *err)
+{
+	struct box_row row = { 0 };
+	struct box_id seed;
+	auto_buf detail = { 0 };
+
+	if (!bake_find(s, name, &seed) || store_get(s, &seed, &row, err) < 0)
+		return den_fail(err, DEN_NOT_FOUND, 0, "no template '%s'", name);
+	buf_addf(&detail, "with the programs of %s running, above the template %s\n", row.info.spec.from,
+		row.info.spec.template_name);
+	wire_put_str(b, F_NAME, name);
+	wire_put_str(b, F_ID, seed.s);
+	wire_put_str(b, F_ORIGIN, row.info.spec.template_name);
+	wire_put_str(b, F_DETAIL, buf_str(&detail));
+	wire_put_str(b, F_USER, row.info.spec.user);
+	wire_put_str(b, F_CWD, row.info.spec.cwd);
+	put_strv(b, F_ENV, row.info.spec.env);
+	wire_put_u64(b, F_CREATED_MS, (uint64_t)row.info.created_ms);
+	box_row_free(&row);
+	return 0;
+}
+
+static void list_baked(struct client *c)
+{
+	char **names = bake_names(c->k->store);
+	struct den_err ignored;
+
+	for (size_t i = 0; names && names[i]; i++) {
+		auto_buf rec = { 0 };
+
+		if (put_baked(c->k->store, &rec, names[i], &ignored) == 0)
+			send_template(c, &rec);
+	}
+	strv_free(names);
+}
+
 int req_templates(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	auto_buf host = { 0 };
@@ -88,6 +125,7 @@ int req_templates(struct client *c, const struct wire_frame *f, struct buf *out,
 	(void)f, (void)out;
 	put_host(&host);
 	send_template(c, &host);
+	list_baked(c);
 	return image_each(c->k->store, list_image, c, err);
 }
 
@@ -110,12 +148,16 @@ int req_template_get(struct client *c, const struct wire_frame *f, struct buf *o
 	auto_free char *ref = NULL;
 	struct image img = { 0 };
 	auto_buf rec = { 0 };
+	struct box_id seed;
 
 	(void)out;
 	if (field_str(f, F_REF, 255, &ref, err) < 0)
 		return -1;
 	if (ref && !strcmp(ref, "host")) {
 		put_host(&rec);
+	} else if (ref && bake_find(c->k->store, ref, &seed)) {
+		if (put_baked(c->k->store, &rec, ref, err) < 0)
+			return -1;
 	} else {
 		if (ref_image(c, f, &img, err) < 0)
 			return -1;
@@ -146,12 +188,15 @@ int req_template_remove(struct client *c, const struct wire_frame *f, struct buf
 {
 	auto_free char *name = NULL;
 	struct keeper *k = c->k;
+	struct box_id seed;
 
 	(void)out;
 	if (field_str(f, F_NAME, 255, &name, err) < 0)
 		return -1;
 	if (!name || !strcmp(name, "host") || !strcmp(name, "empty"))
 		return den_fail(err, DEN_INVALID, 0, "'%s' is always there", name ? name : "");
+	if (bake_find(k->store, name, &seed))
+		return bake_remove(k, name, err);
 	if (image_untag(k->store, name, field_u64(f, F_FLAGS, 0) & 1, err) < 0)
 		return -1;
 	if (!pool_exists(k->store->fd) || home_pool(k, err) < 0)

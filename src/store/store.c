@@ -472,7 +472,8 @@ int store_sweep(struct store *s, const char *init_hash,
 	void (*removed)(const char *what, void *user), void *user, struct den_err *err)
 {
 	(void)err;
-	sweep_inits(s, init_hash, removed, user);
+	if (unlinkat(s->fd, "memory", AT_REMOVEDIR) == 0 || errno == ENOENT) /* else programs were saved above one */
+		sweep_inits(s, init_hash, removed, user);
 	sweep_claims(s, PLACE_NAMES, removed, user);
 	sweep_claims(s, PLACE_IDS, removed, user);
 	return 0;
