@@ -395,7 +395,12 @@ static int init_write(
 	for (size_t at = 0; at < len; at += 4096)
 		if (fd_write_all(fd, blob + at, MIN(len - at, (size_t)4096), err) < 0)
 			goto failed;
-	if (fchmod(fd, 0111) < 0 || fsync(fd) < 0 || renameat(s->fd, tmp, s->fd, path) < 0) {
+	if (fchmod(fd, 0111) < 0 || fsync(fd) < 0) {
+		den_fail_sys(err, errno, "write '%s'", path);
+		goto failed;
+	}
+	fd_close(&fd); /* first: what somebody has open for writing cannot be run by who finds it */
+	if (renameat(s->fd, tmp, s->fd, path) < 0) {
 		den_fail_sys(err, errno, "write '%s'", path);
 		goto failed;
 	}

@@ -63,9 +63,12 @@ const parts = {
     await soon('two more', () => ready().length === 2, 30_000)
     // another policy, given when it is taken
     had = ready()
-    const alone = await Sandbox.create({ timeoutMs: 60_000, allowInternetAccess: false })
+    const alone = await Sandbox.create({ timeoutMs: 60_000, network: { allowOut: ['one.example'], denyOut: [ALL_TRAFFIC] } })
     assert.ok(had.includes(box(alone)))
-    assert.ok(fails(alone, 'getent hosts example.com'))
+    assert.match(den('policy', 'show', box(alone)), /one\.example/)
+    assert.doesNotMatch(den('policy', 'show', box(made[0])), /one\.example/)
+    assert.ok(fails(alone, 'getent hosts two.example'))
+    assert.match(den('denials', box(alone)), /two\.example/)
     assert.deepEqual((await Sandbox.list().nextItems()).map(box).sort(), [...made, alone].map(box).sort())
     // a key with a quota: its boxes have other limits, and the server learns that these are wanted
     const key = { apiKey: process.env.FEW_KEY }
