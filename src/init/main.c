@@ -340,9 +340,9 @@ static void keeper_close(struct conn *c, const struct den_err *why)
 }
 
 /* A connection that was handed in. */
-static int receive_fd(int door)
+int receive_fd(int door, char *ret)
 {
-	char c;
+	char c = 0;
 	struct iovec v = { &c, 1 };
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -354,6 +354,8 @@ static int receive_fd(int door)
 
 	if (recvmsg(door, &m, MSG_CMSG_CLOEXEC) <= 0)
 		return -1;
+	if (ret)
+		*ret = c;
 	h = CMSG_FIRSTHDR(&m);
 	if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS && h->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(&fd, CMSG_DATA(h), sizeof(fd));
@@ -366,7 +368,7 @@ static int take_connection(int fd)
 	int listens = 0;
 
 	getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n);
-	return listens ? accept4(fd, NULL, NULL, SOCK_CLOEXEC) : receive_fd(fd);
+	return listens ? accept4(fd, NULL, NULL, SOCK_CLOEXEC) : receive_fd(fd, NULL);
 }
 
 static void accept_cb(struct loop_source *s, uint32_t events)

@@ -96,7 +96,8 @@ static void wake_frame(struct conn *c, const struct wire_frame *f)
 		return;
 	}
 	init_reserve();
-	in->memory_limit = wire_find_u64(f->p, f->len, F_MEMORY, in->memory_limit);
+	if (flags & WAKE_MEMINFO)
+		in->memory_limit = wire_find_u64(f->p, f->len, F_MEMORY, in->memory_limit);
 	drop(in);
 	loop_timer_clear(&in->park.timer);
 	in->parked = false;

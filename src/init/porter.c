@@ -10,12 +10,15 @@
  *                 7  the other end of it, which a keeper takes from here when it needs it
  *   argv          2  pid of the runsc that starts the box
  *                 3  number of the stage, for the report
+ *                 4  "host" or "own": whose network; for a keeper that adopts the box
  *
  * It holds nothing worth taking. The keeper believes it as little as it believes init.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/mount.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +26,8 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,7 +48,7 @@ struct report {
 static void last_words(char *out, size_t cap)
 {
 	char text[4096], *line;
-	auto_fd fd = open("/err", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	auto_fd fd = openat(old_root, "err", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	ssize_t n;
 
 	out[0] = '\0';
@@ -106,6 +111,79 @@ static void hand_in(int fd)
 	close(fd);
 }
 
+/* ---- what the keeper asks for ---- */
+
+/* The same as in wall/gvisor/save.c. */
+struct answer {
+	int status;
+	char words[200];
+};
+
+static void exec_runsc(const char *const *argv, int images)
+{
+	static const char *const env[] = { "PATH=/", NULL };
+	sigset_t none;
+	int null, says;
+
+	if (fchdir(old_root) < 0 || chroot(".") < 0)
+		_exit(127);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (images >= 0) { /* seen by this process and its children alone */
+		if (unshare(CLONE_NEWNS) < 0 || (mkdir("/images", 0700) < 0 && errno != EEXIST) ||
+			syscall(SYS_move_mount, images, "", AT_FDCWD, "/images", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+			_exit(126);
+	}
+	null = open("/dev/null", O_RDWR);
+	says = open("/err", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0600);
+	dup2(null, 0);
+	dup2(null, 1);
+	dup2(says, 2);
+	fd_close_from(3);
+	execve("/runsc", (char *const *)argv, (char *const *)env);
+	_exit(127);
+}
+
+static void run_runsc(const char *const *argv, int images, struct answer *a)
+{
+	pid_t pid = fork();
+
+	if (pid == 0)
+		exec_runsc(argv, images);
+	a->status = pid < 0 ? -1 : wait_for(pid);
+	if (a->status && a->status != 126 << 8)
+		last_words(a->words, sizeof(a->words));
+	else if (a->status)
+		snprintf(a->words, sizeof(a->words), "the images cannot be mounted");
+}
+
+static bool held; /* by runsc pause */
+
+static void on_ask(void)
+{
+	static const char *const pause[] = { "runsc", "--root=/s", "--log=/log", "pause", "box", NULL };
+	static const char *const resume[] = { "runsc", "--root=/s", "--log=/log", "resume", "box", NULL };
+	static const char *const save[] = { "runsc", "--root=/s", "--log=/log", "checkpoint", "--image-path=/images",
+		"--compression=none", "--leave-running", "box", NULL };
+	struct answer a = { 0 };
+	char what = 0;
+	int fd = receive_fd(FD_CTL, &what);
+
+	if (what == 'P' && !held)
+		run_runsc(pause, -1, &a);
+	else if (what == 'R' && held)
+		run_runsc(resume, -1, &a);
+	else if (what == 'S' && fd >= 0)
+		run_runsc(save, fd, &a);
+	else if (what == 'D' && fd >= 0)
+		dup3(fd, FD_DOOR, O_CLOEXEC);
+	if ((what == 'P' || what == 'R') && !a.status)
+		held = what == 'P';
+	if (fd >= 0)
+		close(fd);
+	(void)!send(FD_CTL, &a, sizeof(a), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* Everybody's end but the sandbox's is of no interest. */
 static void reap(pid_t sandbox)
 {
@@ -120,7 +198,8 @@ static void reap(pid_t sandbox)
 
 int porter_main(int argc, char **argv)
 {
-	struct pollfd p[2] = { { .fd = FD_LISTEN, .events = POLLIN }, { .events = POLLIN } };
+	struct pollfd p[] = { { .fd = FD_LISTEN, .events = POLLIN }, { .events = POLLIN },
+		{ .fd = FD_CTL, .events = POLLIN } };
 	sigset_t chld;
 	pid_t sandbox;
 	int status;
@@ -131,7 +210,9 @@ int porter_main(int argc, char **argv)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 	sigfillset(&chld);
 	sigprocmask(SIG_SETMASK, &chld, NULL);
-	if (argc < 4)
+	/* The box's root is where the host looks for it; what runsc needs stays within reach. */
+	old_root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (argc < 4 || old_root < 0)
 		return 1;
 	status = wait_for((pid_t)atoi(argv[2]));
 	if (status) {
@@ -139,9 +220,7 @@ int porter_main(int argc, char **argv)
 		return 1;
 	}
 	sandbox = sandbox_pid();
-	/* The box's root is where the host looks for it; what runsc needs stays within reach. */
-	old_root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (old_root < 0 || chroot("/r") < 0 || chdir("/") < 0)
+	if (chroot("/r") < 0 || chdir("/") < 0)
 		return 1;
 	close(FD_REPORT);
 	sigemptyset(&chld);
@@ -151,7 +230,7 @@ int porter_main(int argc, char **argv)
 		struct signalfd_siginfo si;
 
 		reap(sandbox);
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
 			return 1;
 		while (read(p[1].fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
 			;
@@ -161,5 +240,7 @@ int porter_main(int argc, char **argv)
 			if (fd >= 0)
 				hand_in(fd);
 		}
+		if (p[2].revents & POLLIN)
+			on_ask();
 	}
 }

@@ -140,11 +140,15 @@ void gvisor_config(struct launch *l, struct buf *out)
 	*out = j.b;
 }
 
+bool gvisor_uses_host_net(const struct plan *p)
+{
+	return p->net || p->host_net;
+}
+
 void gvisor_argv(struct launch *l, char ***argv)
 {
 	const struct gvisor_launch *g = l->own;
 	static const char *const all[] = { "runsc", "--root=/s", "--log=/log", "--platform=systrap",
-		"--network=host",   /* of the box's own namespace, which has nothing but lo and the gate */
 		"--ignore-cgroups", /* it is in its group already, and could make none */
 		"--overlay2=none",  /* the root is an overlay of ours: what is written has to reach it */
 		"--host-uds=open",  /* /run/den/wake.sock */
@@ -152,6 +156,9 @@ void gvisor_argv(struct launch *l, char ***argv)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		strv_add(argv, all[i]);
+	/* With a gate: that of the box's namespace, which has nothing but lo and what the gate laid there. Without:
+	 * the sentry's own, which it can save. */
+	strv_add(argv, gvisor_uses_host_net(l->plan) ? "--network=host" : "--network=none");
 	if (g->images_fd >= 0) {
 		strv_add(argv, "restore");
 		strv_add(argv, "--image-path=/images");

@@ -1,6 +1,8 @@
 /* The gVisor wall: a kernel of its own (runsc's sentry) over the same file system, gate, limits and init. */
 #include "gvisor.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -57,9 +59,6 @@ static int bring_up(const struct plan *p, int images, struct wall_box *ret, stru
 	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1, .door = -1 };
 	if (check_mounts(p->spec, err) < 0)
 		return -1;
-	if (p->spec->pids > GVISOR_PIDS && !(p->spec->flags & BOX_PIDS_DEFAULT))
-		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"behind the gvisor wall a box has at most %d processes and threads (--pids)", GVISOR_PIDS);
 	if (p->spec->disk && geteuid() != 0)
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"--disk cannot be enforced for an ordinary user; run den as root, or leave it out");
@@ -148,41 +147,46 @@ static uint64_t gvisor_pids_refused(struct wall_box *b)
 	return 0;
 }
 
-static int gvisor_memory(struct den_err *err)
-{
-	return den_fail(err, DEN_UNSUPPORTED, 0, "the gvisor wall cannot save running programs yet");
-}
-
-static int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
-{
-	(void)b;
-	(void)p;
-	(void)s;
-	return gvisor_memory(err);
-}
-
 static int gvisor_load(const struct plan *p, int dirfd, struct wall_box *ret, struct den_err *err)
 {
-	(void)p;
-	(void)dirfd;
-	(void)ret;
-	return gvisor_memory(err);
+	auto_fd images = -1;
+
+	if (gvisor_memory(err) < 0)
+		return -1;
+	images = gvisor_open_images(p, dirfd, err);
+	return images < 0 ? -1 : bring_up(p, images, ret, err);
 }
 
-static int gvisor_outside(struct wall_box *b, int ret[2], struct den_err *err)
+static int gvisor_adopt(const struct plan *p, pid_t pid, int pidfd, struct wall_box *ret, struct den_err *err)
 {
-	(void)b;
-	(void)err;
-	ret[0] = ret[1] = -1; /* its kernel tells memory by itself */
+	char path[64], text[256] = "";
+	auto_fd fd = -1;
+	ssize_t n;
+
+	if (container_adopt(p, pid, pidfd, ret, err) < 0)
+		return -1;
+	/* how it was started is in the porter's last argument */
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	ret->own_net = n >= 4 && !memcmp(text + n - 4, "own", 4);
 	return 0;
+}
+
+/* A box that a keeper saved and then did not end is held by its own kernel as well. */
+static int gvisor_freeze(struct wall_box *b, bool on, struct den_err *err)
+{
+	if (container_freeze(b, on, err) < 0)
+		return -1;
+	return on ? 0 : gvisor_hold(b, false, err);
 }
 
 const struct wall_ops wall_gvisor = {
 	.name = "gvisor",
 	.probe = gvisor_probe,
 	.start = gvisor_start,
-	.adopt = container_adopt,
-	.freeze = container_freeze,
+	.adopt = gvisor_adopt,
+	.freeze = gvisor_freeze,
 	.settle = container_settle,
 	.exec_open = gvisor_exec_open,
 	.exec_signal = gvisor_exec_signal,

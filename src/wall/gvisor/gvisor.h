@@ -19,7 +19,6 @@ struct gvisor_launch {
 	int door[2];	/* the porter's end, init's end: keepers' connections go through */
 	int ctl[2];	/* the porter's end, the keeper's: kept in the porter, see gvisor_ctl() */
 	int images_fd;	/* load(): detached mount of the directory with the images; -1: a new start */
-	char images[64];
 	struct buf config;
 	char **argv;	/* of runsc */
 };
@@ -31,7 +30,17 @@ int gvisor_version(char **ret, struct den_err *err);
 
 /* config.c */
 void gvisor_config(struct launch *l, struct buf *out);
+bool gvisor_uses_host_net(const struct plan *p);
 void gvisor_argv(struct launch *l, char ***argv);
 
 /* stage.c */
 int gvisor_launch(const struct plan *p, struct cgroup *cg, int images, struct wall_box *ret, struct den_err *err);
+
+/* save.c */
+int gvisor_memory(struct den_err *err);
+int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err);
+int gvisor_outside(struct wall_box *b, int ret[2], struct den_err *err);
+/* A detached mount of the images, for root of the box. */
+int gvisor_open_images(const struct plan *p, int dirfd, struct den_err *err);
+/* Holds all programs of the box by its own kernel, or lets them go on; both may be so already. */
+int gvisor_hold(struct wall_box *b, bool on, struct den_err *err);

@@ -172,7 +172,8 @@ static int stage_start(struct launch *l, struct den_err *err)
 {
 	struct gvisor_launch *g = l->own;
 	char pid_text[16], step[16];
-	char *argv[] = { (char *)"den-porter", (char *)"porter", pid_text, step, NULL };
+	char *argv[] = { (char *)"den-porter", (char *)"porter", pid_text, step,
+		(char *)(gvisor_uses_host_net(l->plan) ? "host" : "own"), NULL };
 	char *env[] = { NULL };
 	int fds[] = { l->plan->listen_fd, g->door[0], l->err_fd, g->ctl[0], g->ctl[1], l->init_fd };
 	int program;
@@ -251,6 +252,7 @@ int gvisor_launch(const struct plan *p, struct cgroup *cg, int images, struct wa
 
 	g.runsc = gvisor_runsc(err);
 	r = g.runsc ? launch_box(p, cg, &launch_gvisor, &g, ret, err) : -1;
+	ret->own_net = !gvisor_uses_host_net(p);
 	if (r == 0 && images >= 0)
 		ret->door = fd_take(&g.door[1]);
 	for (int i = 0; i < 2; i++) {

@@ -1,0 +1,180 @@
+/*
+ * Saving and loading the programs of a box, with runsc checkpoint and runsc restore.
+ *
+ * runsc has to run where the box is, so the porter runs it (init/porter.c). It is asked over a socket whose
+ * other end it holds itself: a keeper that adopted the box takes that from it.
+ *
+ * While the sentry is paused its state is written, and with it whatever it had not yet written of the box's files;
+ * then the files are copied. So both are of one instant.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "container.h"
+#include "fd.h"
+#include "gvisor.h"
+#include "idmap.h"
+#include "mem.h"
+
+#define CTL_FD 7 /* in the porter */
+#define ANSWER_MS 600000
+
+/* The same as in init/porter.c. */
+struct answer {
+	int status;
+	char words[200];
+};
+
+/* Images are made and read by root of the box, and are root's on disk. */
+static int open_images(const struct plan *p, int dirfd, struct den_err *err)
+{
+	char link[64], path[4096];
+	struct stat st, want;
+	auto_fd ns = -1, fd = -1;
+	ssize_t n;
+
+	/* by path: the descriptor may be from before this process had a mount namespace of its own */
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", dirfd);
+	n = readlink(link, path, sizeof(path) - 1);
+	path[MAX(n, 0)] = '\0';
+	fd = mount_clone(AT_FDCWD, path, err);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) < 0 || fstat(dirfd, &want) < 0 || st.st_ino != want.st_ino || st.st_dev != want.st_dev)
+		return den_fail(err, DEN_INTERNAL, 0, "images: '%.100s' is another directory", path);
+	if (idmap_owner_ns(st.st_uid, st.st_gid, p->id_base, &ns, err) < 0 || idmap_mount(fd, ns, "the images", err) < 0)
+		return -1;
+	return fd_take(&fd);
+}
+
+static int send_ask(int to, char what, int fd, struct den_err *err)
+{
+	struct iovec v = { &what, 1 };
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} u;
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1 };
+
+	if (fd >= 0) {
+		struct cmsghdr *h;
+
+		m.msg_control = u.bytes;
+		m.msg_controllen = sizeof(u.bytes);
+		h = CMSG_FIRSTHDR(&m);
+		h->cmsg_level = SOL_SOCKET;
+		h->cmsg_type = SCM_RIGHTS;
+		h->cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(h), &fd, sizeof(fd));
+	}
+	return sendmsg(to, &m, MSG_NOSIGNAL) == 1 ? 0 : den_fail_sys(err, errno, "ask the porter");
+}
+
+/* What it answers is hostile: bounded, and for people to read. */
+static int get_answer(struct wall_box *b, int from, struct den_err *err)
+{
+	struct pollfd p[] = { { .fd = from, .events = POLLIN }, { .fd = b->pidfd, .events = POLLIN } };
+	struct answer a;
+
+	if (poll(p, 2, ANSWER_MS) <= 0 || !(p[0].revents & POLLIN))
+		return den_fail(err, p[1].revents ? DEN_CONFLICT : DEN_TIMEOUT, 0,
+			p[1].revents ? "the box ended meanwhile" : "runsc does not come to an end");
+	if (recv(from, &a, sizeof(a), MSG_DONTWAIT) != (ssize_t)sizeof(a))
+		return den_fail(err, DEN_INTERNAL, 0, "the porter makes no sense");
+	a.words[sizeof(a.words) - 1] = '\0';
+	for (char *s = a.words; *s; s++)
+		if ((unsigned char)*s < ' ' || *s == 0x7f)
+			*s = ' ';
+	return a.status ? den_fail(err, DEN_INTERNAL, 0, "runsc: %s", a.words) : 0;
+}
+
+static int ask(struct wall_box *b, char what, int fd, struct den_err *err)
+{
+	auto_fd ctl = (int)syscall(SYS_pidfd_getfd, b->pidfd, CTL_FD, 0);
+	struct answer old;
+
+	if (ctl < 0)
+		return den_fail_sys(err, errno, "reach the porter");
+	while (recv(ctl, &old, sizeof(old), MSG_DONTWAIT) > 0)
+		; /* of a keeper that died before it came */
+	return send_ask(ctl, what, fd, err) < 0 ? -1 : get_answer(b, ctl, err);
+}
+
+int gvisor_hold(struct wall_box *b, bool on, struct den_err *err)
+{
+	return ask(b, on ? 'P' : 'R', -1, err);
+}
+
+int gvisor_memory(struct den_err *err)
+{
+	auto_free char *runsc = gvisor_runsc(err);
+
+	if (!runsc)
+		return -1;
+	return geteuid() == 0 ? 0 : den_fail(err, DEN_UNSUPPORTED, 0, "programs of a gvisor box can be saved by root alone");
+}
+
+int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
+{
+	struct den_err ignored;
+	auto_fd images = -1;
+	int64_t since;
+	int r;
+
+	if (!b->own_net)
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"behind the gvisor wall a box with a network (a policy, a port) cannot be saved with its programs: "
+			"runsc cannot save sockets of the host");
+	if (gvisor_memory(err) < 0 || gvisor_version(&s->runtime, err) < 0)
+		return -1;
+	images = open_images(p, s->dirfd, err);
+	if (images < 0)
+		return -1;
+	since = clock_mono_ns();
+	if (gvisor_hold(b, true, err) < 0)
+		return -1;
+	r = ask(b, 'S', images, err);
+	if (r == 0)
+		r = s->frozen(s->user, err);
+	/* What is not to go on stays held, by its kernel and by the host's: whoever adopts it lets go of both. */
+	if (r == 0 && !s->stay)
+		r = container_freeze(b, true, err);
+	else if (gvisor_hold(b, false, r < 0 ? &ignored : err) < 0)
+		r = -1;
+	s->frozen_ns = clock_mono_ns() - since;
+	return r;
+}
+
+int gvisor_open_images(const struct plan *p, int dirfd, struct den_err *err)
+{
+	return open_images(p, dirfd, err);
+}
+
+/* A door for an init that has closed its own. */
+int gvisor_outside(struct wall_box *b, int ret[2], struct den_err *err)
+{
+	int pair[2];
+
+	ret[0] = ret[1] = -1; /* its kernel tells memory by itself */
+	if (b->door >= 0)
+		return 0;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
+		return den_fail_sys(err, errno, "socketpair");
+	if (ask(b, 'D', pair[0], err) < 0) {
+		close(pair[0]);
+		close(pair[1]);
+		return -1;
+	}
+	close(pair[0]);
+	b->door = pair[1];
+	return 0;
+}
