@@ -7,6 +7,7 @@
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -29,32 +30,62 @@ static void limit_pids(const char *max)
 	rmdir("/run/.pids");
 }
 
-/* The id of this start over the sentry's own, which would be the same for all that is loaded from one image. */
+/* The id of this start over the sentry's own. The file stays open: another one is written when programs were
+ * loaded, which is a new start as far as anybody can tell. */
+static int boot_fd = -1;
+
+static void write_boot_id(const char *id)
+{
+	char text[64];
+	int n = snprintf(text, sizeof(text), "%.36s\n", id);
+
+	if (boot_fd >= 0)
+		(void)!pwrite(boot_fd, text, (size_t)n, 0);
+}
+
 static void show_boot_id(const char *id)
 {
-	static const char path[] = "/run/.boot_id";
-	auto_fd fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
-	char text[64];
-	int n = snprintf(text, sizeof(text), "%s\n", id);
+	static const char path[] = "/run/.boot_id", at[] = "/proc/sys/kernel/random/boot_id";
 
-	if (fd >= 0 && write(fd, text, (size_t)n) == n)
-		(void)mount(path, "/proc/sys/kernel/random/boot_id", NULL, MS_BIND, NULL);
+	boot_fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	write_boot_id(id);
+	if (mount(path, at, NULL, MS_BIND, NULL) == 0)
+		(void)mount(NULL, at, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL);
 	unlink(path);
 }
 
+/* init keeps the right, out of force, for guest_wake(); no program gets it, root or not: it is not in the bounding
+ * set. And who has less may not look into init. */
 static void drop_admin(void)
+{
+	if (prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0) < 0)
+		_exit(1);
+}
+
+static void admin(bool on)
 {
 	struct __user_cap_header_struct h = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct d[2];
 
-	prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN, 0, 0, 0);
 	if (syscall(SYS_capget, &h, d) < 0)
 		_exit(1);
-	d[0].effective &= ~(1U << CAP_SYS_ADMIN);
-	d[0].permitted &= ~(1U << CAP_SYS_ADMIN);
 	d[0].inheritable &= ~(1U << CAP_SYS_ADMIN);
+	if (on)
+		d[0].effective |= 1U << CAP_SYS_ADMIN;
+	else
+		d[0].effective &= ~(1U << CAP_SYS_ADMIN);
 	if (syscall(SYS_capset, &h, d) < 0)
 		_exit(1);
+}
+
+void guest_wake(const char *hostname, const char *boot_id)
+{
+	admin(true);
+	if (hostname[0])
+		(void)!sethostname(hostname, strlen(hostname));
+	admin(false);
+	if (boot_id[0])
+		write_boot_id(boot_id);
 }
 
 void guest_prepare(const char *pids, const char *boot_id)
@@ -67,4 +98,5 @@ void guest_prepare(const char *pids, const char *boot_id)
 	limit_pids(pids);
 	show_boot_id(boot_id);
 	drop_admin();
+	admin(false);
 }

@@ -34,6 +34,7 @@ struct init {
 	struct loop_timer orphan, meminfo, idle;
 	struct loop_deferred leave;
 	uint64_t orphan_ms, memory_limit;
+	bool guest; /* the kernel is not the host's */
 	bool stopping;
 	bool parked; /* nothing is held that comes from outside: park.c */
 	struct {
@@ -158,3 +159,5 @@ int receive_fd(int door, char *ret);
 int porter_main(int argc, char **argv);
 /* guest.c */
 void guest_prepare(const char *pids, const char *boot_id);
+/* Programs were loaded, maybe as another box's: it has its name and another start. */
+void guest_wake(const char *hostname, const char *boot_id);

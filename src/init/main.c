@@ -419,8 +419,10 @@ int main(int argc, char **argv)
 
 	if (argc > 1 && !strcmp(argv[1], "porter"))
 		return porter_main(argc, argv);
-	if (argc > 5 && !strcmp(argv[3], "guest"))
+	if (argc > 5 && !strcmp(argv[3], "guest")) {
+		in->guest = true;
 		guest_prepare(argv[4], argv[5]);
+	}
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	prctl(PR_SET_NAME, "den-init", 0, 0, 0);
 	init_reserve();

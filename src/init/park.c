@@ -84,6 +84,22 @@ static int64_t stopped_ms(const struct init *in)
 	return MAX(wall - mono, 0);
 }
 
+/* Whose programs these are now, where nobody outside can say so to the kernel. */
+static void tell_guest(const struct wire_frame *f)
+{
+	struct wire_reader rd = wire_reader(f->p, f->len);
+	char hostname[65] = "", boot_id[37] = "";
+	struct wire_value v;
+
+	while (wire_next(&rd, &v, NULL) > 0) {
+		if (v.tag == F_HOSTNAME && v.len < sizeof(hostname))
+			memcpy(hostname, v.p, v.len);
+		else if (v.tag == F_BOOT_ID && v.len < sizeof(boot_id))
+			memcpy(boot_id, v.p, v.len);
+	}
+	guest_wake(hostname, boot_id);
+}
+
 static void wake_frame(struct conn *c, const struct wire_frame *f)
 {
 	struct init *in = CONTAINER_OF(c, struct init, park.conn);
@@ -98,6 +114,8 @@ static void wake_frame(struct conn *c, const struct wire_frame *f)
 	init_reserve();
 	if (flags & WAKE_MEMINFO)
 		in->memory_limit = wire_find_u64(f->p, f->len, F_MEMORY, in->memory_limit);
+	if (in->guest)
+		tell_guest(f);
 	drop(in);
 	loop_timer_clear(&in->park.timer);
 	in->parked = false;

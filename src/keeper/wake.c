@@ -125,6 +125,7 @@ static int await_caller(struct keeper *k, int listen_fd, struct den_err *err)
 
 static int send_wake(struct keeper *k, int to, int door, const int files[2], struct den_err *err)
 {
+	const struct box_spec *spec = &k->row.info.spec;
 	static const uint64_t flags_of[] = { WAKE_LISTEN, WAKE_MEMINFO, WAKE_MEMUSE };
 	const int all[] = { door, files[0], files[1] };
 	union {
@@ -146,6 +147,9 @@ static int send_wake(struct keeper *k, int to, int door, const int files[2], str
 	}
 	wire_put_u64(&b, F_FLAGS, flags);
 	wire_put_u64(&b, F_MEMORY, k->row.info.spec.memory);
+	/* for a kernel that is not the host's */
+	wire_put_str(&b, F_HOSTNAME, spec->hostname ? spec->hostname : spec->name ? spec->name : k->id.s);
+	wire_put_str(&b, F_BOOT_ID, k->row.info.boot_id);
 	wire_frame_put(&frame, WM_WAKE, 0, b.p, (uint32_t)b.len);
 	iov = (struct iovec){ frame.p, frame.len };
 	m.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n);
