@@ -106,7 +106,7 @@ static int become_box_root(int box)
 static void child(const struct criu_start *s, int rpc, int runtime, int shim, int log)
 {
 	char enter[48], libs[] = "CRIU_LIBS_DIR=/proc/self/fd/5", bind_now[] = "LD_BIND_NOW=1";
-	char *env[] = { enter, libs, bind_now, NULL };
+	char keep[] = CRIU_ENV_KEEP "=1", *env[] = { enter, libs, bind_now, s->keep ? keep : NULL, NULL };
 	char *argv[] = { (char *)"criu", (char *)"--inhibit-cache", (char *)"--library-path", (char *)HERE "/lib",
 		(char *)"--preload", (char *)"/proc/self/fd/8", (char *)HERE "/criu", (char *)"--no-default-config",
 		(char *)"swrk", (char *)"3", NULL };

@@ -48,6 +48,7 @@ struct criu_start {
 	int box;	      /* pidfd of a process in the box; -1: it stays where it is */
 	bool inside;	      /* it becomes root of the box's user namespace: no right over the host is left */
 	bool pids;	      /* it enters the pid namespace, too */
+	bool keep;	      /* CRIU_ENV_KEEP */
 	unsigned enter;	      /* CLONE_NEW* of what else it enters */
 	const int *groups;    /* descriptors into which it writes "0" first, see cgroup_join_fds() */
 	int n_groups, group;  /* and the one for clone3(), or -1 */

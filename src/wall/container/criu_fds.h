@@ -11,4 +11,5 @@
 #define CRIU_FDS_END 10
 
 #define CRIU_ENV_ENTER "DEN_CRIU_ENTER" /* CLONE_NEW* of what it enters */
+#define CRIU_ENV_KEEP "DEN_CRIU_KEEP"	/* set: what it linked for files without a name stays */
 #define CRIU_EXIT_ENTER 73

@@ -15,16 +15,22 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "criu_fds.h"
 
 #define KDAT "/run/criu.kdat"
+#define PTS_MAJOR 136
 
 int open64(const char *path, int flags, ...);
 int openat64(int dirfd, const char *path, int flags, ...);
@@ -67,6 +73,67 @@ int openat64(int dirfd, const char *path, int flags, ...)
 	return fd;
 }
 
+/* ---- /dev/tty is told as the terminal that it stands for ----
+ *
+ * CRIU keeps an open /dev/tty only where nobody but the session's leader has its terminal open, and a shell's is also
+ * held by whoever holds the other end. As one more descriptor of the terminal itself, it can be kept always.
+ */
+
+static int terminal_of(int fd, char *out, size_t cap)
+{
+	unsigned dev, index;
+	struct stat st;
+
+	if (syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) < 0 || !S_ISCHR(st.st_mode) ||
+		st.st_rdev != makedev(5, 0) || syscall(SYS_ioctl, fd, TIOCGDEV, &dev) < 0)
+		return 0;
+	index = (dev & 0xff) | ((dev >> 12) & 0xfff00);
+	index += (((dev >> 8) & 0xfff) - PTS_MAJOR) << 8;
+	if (((dev >> 8) & 0xfff) < PTS_MAJOR || ((dev >> 8) & 0xfff) >= PTS_MAJOR + 8)
+		return 0;
+	snprintf(out, cap, "/dev/pts/%u", index);
+	return 1;
+}
+
+int fstat64(int fd, struct stat64 *st)
+{
+	char path[32];
+
+	if (terminal_of(fd, path, sizeof(path)))
+		return (int)syscall(SYS_newfstatat, AT_FDCWD, path, st, AT_SYMLINK_NOFOLLOW);
+	return (int)syscall(SYS_newfstatat, fd, "", st, AT_EMPTY_PATH);
+}
+
+ssize_t readlink(const char *path, char *out, size_t cap)
+{
+	static const char fds[] = "/proc/self/fd/";
+	char name[32];
+	size_t n;
+
+	if (strncmp(path, fds, sizeof(fds) - 1) || !terminal_of(atoi(path + sizeof(fds) - 1), name, sizeof(name)))
+		return syscall(SYS_readlinkat, AT_FDCWD, path, out, cap);
+	n = strlen(name);
+	memcpy(out, name, n < cap ? n : cap);
+	return (ssize_t)(n < cap ? n : cap);
+}
+
+/* ---- what CRIU would put back, or leave out ---- */
+
+static int keep_links; /* the box does not go on: a file that is open by a name of CRIU's must have it at load */
+
+int unlinkat(int dirfd, const char *path, int flags)
+{
+	if (keep_links && strstr(path, "link_remap."))
+		return 0;
+	return (int)syscall(SYS_unlinkat, dirfd, path, flags);
+}
+
+/* A semaphore's counter has the highest bit set in its image: see images.c. */
+int eventfd(unsigned count, int flags)
+{
+	return (int)syscall(SYS_eventfd2, count & 0x7fffffff, flags | (count & 0x80000000U ? EFD_SEMAPHORE : 0));
+}
+
 int unlink(const char *path)
 {
 	return is_kdat(path) ? 0 : (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
@@ -92,6 +159,7 @@ __attribute__((constructor)) static void enter(void)
 	const char *text = getenv(CRIU_ENV_ENTER);
 	long flags = text ? strtol(text, NULL, 0) : 0;
 
+	keep_links = getenv(CRIU_ENV_KEEP) != NULL;
 	unsetenv(CRIU_ENV_ENTER);
 	unsetenv("LD_PRELOAD");
 	/* nothing of it outlives the keeper, which holds the other end */
