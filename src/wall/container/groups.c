@@ -11,6 +11,7 @@
 
 #include "cgroup_ops.h"
 #include "fd.h"
+#include "images.h"
 #include "launch.h"
 #include "mem.h"
 
@@ -64,6 +65,54 @@ static int status_of(pid_t pid, struct status *ret)
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
 	return status_read(path, ret);
+}
+
+/* ---- what CRIU does not look at ---- */
+
+static bool is_semaphore(pid_t pid, const char *fd)
+{
+	char path[64], text[512];
+
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%.16s", (int)pid, fd);
+	return file_read_at(AT_FDCWD, path, text, sizeof(text), NULL) == 0 && strstr(text, "eventfd-semaphore: 1");
+}
+
+static void semaphores_of(pid_t pid, struct image_fds *ret)
+{
+	char path[64], link[32];
+	struct status st = { 0 };
+	struct dirent *de;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	d = opendir(path);
+	while (d && (de = readdir(d))) {
+		ssize_t n = readlinkat(dirfd(d), de->d_name, link, sizeof(link) - 1);
+
+		if (n < 0)
+			continue;
+		link[n] = '\0';
+		if (strcmp(link, "anon_inode:[eventfd]") || !is_semaphore(pid, de->d_name))
+			continue;
+		if (!st.inner && status_of(pid, &st) < 0)
+			break;
+		ret->v = mem_realloc(ret->v, sizeof(*ret->v) * (ret->n + 1));
+		ret->v[ret->n++] = (struct image_fd){ .pid = (int)st.inner, .fd = (int)strtol(de->d_name, NULL, 10) };
+	}
+	if (d)
+		closedir(d);
+}
+
+int groups_semaphores(struct cgroup *cg, struct image_fds *ret, struct den_err *err)
+{
+	auto_free pid_t *pids = NULL;
+	size_t n;
+
+	if (cgroup_pids(cg, &pids, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		semaphores_of(pids[i], ret);
+	return 0;
 }
 
 /* ---- exec groups ---- */

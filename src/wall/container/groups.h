@@ -6,6 +6,9 @@
 
 /* Which process is in which exec's group: "EXEC PID\n", pid as the box has it. */
 int groups_note(struct cgroup *cg, struct buf *out, struct den_err *err);
+/* The eventfds of the box that are semaphores, see images_mend(). */
+struct image_fds;
+int groups_semaphores(struct cgroup *cg, struct image_fds *ret, struct den_err *err);
 /* Makes the groups of these lines and puts the processes in. None of them has run. */
 int groups_restore(struct cgroup *cg, const char *lines, struct den_err *err);
 /* Every process but those two has what each of a started box has: den's filter, no capability beyond, the box's own user

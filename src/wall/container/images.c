@@ -19,10 +19,11 @@
 #define INVENTORY_MAGIC 0x58313116U
 #define STATS_MAGIC 0x57093306U
 #define CORE_MAGIC 0x55053847U
+#define IDS_MAGIC 0x54432030U
 #define SMALL_MAX (1U << 20)
 
 enum { INVENTORY_ROOT_IDS = 3, CORE_IDS = 4, STATS_DUMP = 1, STATS_FREEZING = 1, STATS_FROZEN = 2 };
-enum { IDS_PID_NS = 5, IDS_TIME_NS = 12 };
+enum { IDS_PID_NS = 5, IDS_IPC_NS = 7 };
 
 /* The first message of an image; *ret_all is the file. */
 static int read_one(int dirfd, const char *name, uint32_t magic1, uint32_t magic2, char **ret_all,
@@ -46,26 +47,28 @@ static int read_one(int dirfd, const char *name, uint32_t magic1, uint32_t magic
 	return 0;
 }
 
-/* The ids of process 1. */
-static int root_ids(int dirfd, char **ret_all, struct pb_field *ret, struct den_err *err)
+int images_ids(int dirfd, int pid, char **ret_all, struct pb_field *ret, struct den_err *err)
 {
 	auto_free char *all = NULL;
 	struct pb_field core;
+	char name[32];
 
-	if (read_one(dirfd, "ids-1.img", COMMON_MAGIC, 0x54432030U, &all, &core, err) == 0) {
+	snprintf(name, sizeof(name), "ids-%d.img", pid);
+	if (read_one(dirfd, name, COMMON_MAGIC, IDS_MAGIC, &all, &core, err) == 0) {
 		*ret = core;
 		*ret_all = mem_take(&all);
 		return 0;
 	}
-	if (read_one(dirfd, "core-1.img", COMMON_MAGIC, CORE_MAGIC, &all, &core, err) < 0)
+	snprintf(name, sizeof(name), "core-%d.img", pid);
+	if (read_one(dirfd, name, COMMON_MAGIC, CORE_MAGIC, &all, &core, err) < 0)
 		return -1;
 	if (!pb_find_bytes(core.p, core.n, CORE_IDS, ret))
-		return den_fail(err, DEN_INVALID, 0, "image 'core-1.img' has no ids");
+		return den_fail(err, DEN_INVALID, 0, "image '%s' has no ids", name);
 	*ret_all = mem_take(&all);
 	return 0;
 }
 
-int images_adopt(int dirfd, struct den_err *err)
+int images_adopt(int dirfd, bool ipc, struct den_err *err)
 {
 	auto_free char *inv_all = NULL, *ids_all = NULL;
 	auto_buf ids = { 0 }, inv = { 0 };
@@ -74,7 +77,7 @@ int images_adopt(int dirfd, struct den_err *err)
 	uint32_t head[2] = { INVENTORY_MAGIC, 0 };
 
 	if (read_one(dirfd, "inventory.img", 0, INVENTORY_MAGIC, &inv_all, &inventory, err) < 0 ||
-		root_ids(dirfd, &ids_all, &task, err) < 0)
+		images_ids(dirfd, 1, &ids_all, &task, err) < 0)
 		return -1;
 	r = pb_reader(task.p, task.n);
 	while (pb_next(&r, &f) > 0) {
@@ -83,7 +86,7 @@ int images_adopt(int dirfd, struct den_err *err)
 		/* vm, files, fs and signals are never those of CRIU */
 		if (f.number <= 4)
 			pb_put_u64(&ids, f.number, 0);
-		else if (f.number == IDS_PID_NS)
+		else if (f.number == IDS_PID_NS || (ipc && f.number == IDS_IPC_NS))
 			pb_put_u64(&ids, f.number, f.u + 1000000);
 		else
 			pb_put_u64(&ids, f.number, f.u);

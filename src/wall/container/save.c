@@ -32,6 +32,7 @@ struct save {
 	struct wall_box *box;
 	struct wall_saving *s;
 	struct image_notes *notes;
+	struct image_fds semaphores;
 	pid_t packer; /* see tmpfs_pack(); 0: none runs */
 	bool held;    /* by its cgroup: it does not run when CRIU lets go */
 };
@@ -109,6 +110,7 @@ static int save_step(const char *step, pid_t pid, void *user, struct den_err *er
 	(void)pid;
 	if (!strcmp(step, "query-ext-files")) /* from here on nothing of it runs */
 		return groups_note(v->box->cg, &v->notes->groups, err) < 0 ||
+				groups_semaphores(v->box->cg, &v->semaphores, err) < 0 ||
 				tmpfs_pack(v->box->pidfd, v->s->dirfd, &v->packer, err) < 0 ? -1 : 0;
 	if (strcmp(step, "post-dump"))
 		return 0;
@@ -188,10 +190,13 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 	if (v.packer)
 		(void)tmpfs_packed(v.packer, NULL);
 	if (r == 0)
-		r = images_adopt(s->dirfd, err);
+		r = images_adopt(s->dirfd, notes.ipc, err);
+	if (r == 0)
+		r = images_mend(s->dirfd, &v.semaphores, err);
 	if (r == 0)
 		r = images_notes_write(s->dirfd, &notes, err);
 	buf_free(&notes.groups);
+	free(v.semaphores.v);
 	if (r < 0) {
 		if (v.held)
 			(void)cgroup_freeze(b->cg, false, NULL);
