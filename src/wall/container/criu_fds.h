@@ -7,7 +7,7 @@
 #define CRIU_FD_KDAT 6	  /* file in memory: what it knows of the kernel */
 #define CRIU_FD_BOX 7	  /* pidfd of a process whose namespaces it enters */
 #define CRIU_FD_SHIM 8	  /* criu_shim.c */
-#define CRIU_FD_INIT 9	  /* the program of process 1 */
+#define CRIU_FD_INIT 9	  /* load: the program of process 1; save: the ipc namespace, if CRIU keeps it */
 #define CRIU_FDS_END 10
 
 #define CRIU_ENV_ENTER "DEN_CRIU_ENTER" /* CLONE_NEW* of what it enters */

@@ -126,6 +126,33 @@ static int save_step(const char *step, pid_t pid, void *user, struct den_err *er
 	return 0;
 }
 
+/* Is there System V memory, a queue or a semaphore? /proc tells of the namespace that the reader is in. */
+static int has_ipc(const struct wall_box *b, bool *ret, int *ret_ns, struct den_err *err)
+{
+	static const char *const lists[] = { "shm", "msg", "sem" };
+	auto_fd own = open("/proc/self/ns/ipc", O_RDONLY | O_CLOEXEC);
+	char name[32];
+
+	snprintf(name, sizeof(name), "/proc/%d/ns/ipc", (int)b->pid);
+	*ret_ns = open(name, O_RDONLY | O_CLOEXEC);
+	if (own < 0 || *ret_ns < 0 || setns(*ret_ns, CLONE_NEWIPC) < 0)
+		return den_fail_sys(err, errno, "the box's ipc namespace");
+	*ret = false;
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		char path[32], text[512];
+		const char *line;
+
+		snprintf(path, sizeof(path), "/proc/sysvipc/%s", lists[i]);
+		if (file_read_at(AT_FDCWD, path, text, sizeof(text), NULL) < 0)
+			continue;
+		line = strchr(text, '\n'); /* after the line of titles */
+		*ret |= line && line[1];
+	}
+	if (setns(own, CLONE_NEWIPC) < 0)
+		abort(); /* its own one is always allowed */
+	return 0;
+}
+
 static void save_options(struct buf *b, const char *init)
 {
 	pb_put_u64(b, CRIU_OPT_IMAGES_FD, (uint64_t)-1);
@@ -168,7 +195,7 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 {
 		struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .images = s->dirfd, .keep = !s->stay,
 		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWTIME };
-	auto_fd kdat = -1;
+	auto_fd kdat = -1, ipc = -1;
 	auto_buf opts = { 0 }, answer = { 0 };
 	struct image_notes notes = { 0 };
 	struct save v = { .box = b, .s = s, .notes = &notes };
@@ -183,6 +210,12 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 	if (kdat < 0)
 		return den_wrap(err, "save");
 	save_options(&opts, notes.init_key);
+	if (has_ipc(b, &notes.ipc, &ipc, err) < 0)
+		return den_wrap(err, "save");
+	if (notes.ipc) { /* a namespace that is not its own CRIU keeps, with what is in it */
+		how.enter &= ~(unsigned)CLONE_NEWIPC;
+		how.init = ipc;
+	}
 	if (criu_start(&how, &c, err) < 0)
 		return -1;
 	r = criu_call(&c, CRIU_DUMP, &opts, save_step, &v, &answer, err);
