@@ -13,129 +13,10 @@
 #include <unistd.h>
 
 #include "buf.h"
-#include "fd.h"
 #include "mem.h"
-
-#define LOOPBACK_INDEX 1 /* of lo, in every network namespace */
-
-/* ---- messages ---- */
-
-static size_t msg_open(struct buf *b, uint16_t type, uint16_t flags, uint32_t seq)
-{
-	struct nlmsghdr h = { .nlmsg_type = type, .nlmsg_flags = (uint16_t)(NLM_F_REQUEST | flags),
-		.nlmsg_seq = seq };
-	size_t at = b->len;
-
-	buf_add(b, &h, sizeof(h));
-	return at;
-}
-
-static void pad(struct buf *b)
-{
-	static const char zero[4];
-
-	buf_add(b, zero, NLMSG_ALIGN(b->len) - b->len);
-}
-
-static void msg_close(struct buf *b, size_t at)
-{
-	uint32_t len = (uint32_t)(b->len - at);
-
-	memcpy(b->p + at, &len, sizeof(len)); /* nlmsg_len is first */
-	pad(b);
-}
-
-static void attr(struct buf *b, uint16_t type, const void *p, size_t n)
-{
-	struct nlattr a = { .nla_type = type, .nla_len = (uint16_t)(sizeof(a) + n) };
-
-	buf_add(b, &a, sizeof(a));
-	buf_add(b, p, n);
-	pad(b);
-}
-
-static void attr_str(struct buf *b, uint16_t type, const char *s)
-{
-	attr(b, type, s, strlen(s) + 1);
-}
-
-static void attr_be32(struct buf *b, uint16_t type, uint32_t v)
-{
-	v = htonl(v);
-	attr(b, type, &v, sizeof(v));
-}
-
-static size_t nest_open(struct buf *b, uint16_t type)
-{
-	struct nlattr a = { .nla_type = type | NLA_F_NESTED };
-	size_t at = b->len;
-
-	buf_add(b, &a, sizeof(a));
-	return at;
-}
-
-static void nest_close(struct buf *b, size_t at)
-{
-	uint16_t len = (uint16_t)(b->len - at);
-
-	memcpy(b->p + at, &len, sizeof(len));
-}
-
-/* Sends, and reads answers until each of the n messages that asked for one has it. */
-static int exchange_messages(int proto, const struct buf *b, unsigned n, const char *what,
-	struct den_err *err)
-{
-	auto_fd fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, proto);
-	char in[16384];
-
-	if (fd < 0 || send(fd, b->p, b->len, 0) != (ssize_t)b->len)
-		return den_fail_sys(err, errno, "%s: netlink", what);
-	while (n) {
-		ssize_t got = recv(fd, in, sizeof(in), 0);
-		struct nlmsghdr *h = (struct nlmsghdr *)(void *)in;
-
-		if (got < 0)
-			return den_fail_sys(err, errno, "%s: netlink answer", what);
-		for (; NLMSG_OK(h, (size_t)got); h = NLMSG_NEXT(h, got)) {
-			const struct nlmsgerr *e = NLMSG_DATA(h);
-
-			if (h->nlmsg_type != NLMSG_ERROR)
-				continue;
-			if (e->error)
-				return den_fail_sys(err, -e->error, "%s", what);
-			n--;
-		}
-	}
-	return 0;
-}
+#include "nl.h"
 
 /* ---- routes ---- */
-
-static void put_local_default(struct buf *b, uint8_t family, uint32_t seq)
-{
-	struct rtmsg r = { .rtm_family = family, .rtm_table = RT_TABLE_LOCAL, .rtm_type = RTN_LOCAL,
-		.rtm_protocol = RTPROT_BOOT, .rtm_scope = family == AF_INET ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE };
-	uint32_t lo = LOOPBACK_INDEX;
-	size_t at = msg_open(b, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, seq);
-
-	buf_add(b, &r, sizeof(r));
-	attr(b, RTA_OIF, &lo, sizeof(lo));
-	msg_close(b, at);
-}
-
-int netlink_all_local(struct den_err *err)
-{
-	auto_buf v4 = { 0 }, v6 = { 0 };
-	struct den_err no_v6;
-
-	put_local_default(&v4, AF_INET, 1);
-	if (exchange_messages(NETLINK_ROUTE, &v4, 1, "route", err) < 0)
-		return -1;
-	put_local_default(&v6, AF_INET6, 1);
-	/* a kernel without IPv6: nothing to route there */
-	(void)exchange_messages(NETLINK_ROUTE, &v6, 1, "route", &no_v6);
-	return 0;
-}
 
 int netlink_address(const struct net_addr *a, struct den_err *err)
 {
@@ -144,56 +25,38 @@ int netlink_address(const struct net_addr *a, struct den_err *err)
 		.ifa_scope = RT_SCOPE_UNIVERSE, .ifa_index = LOOPBACK_INDEX };
 	size_t n = a->family == 4 ? 4 : 16;
 	auto_buf b = { 0 };
-	size_t at = msg_open(&b, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, 1);
+	size_t at = nl_open(&b, RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE | NLM_F_ACK, 1);
 
 	buf_add(&b, &m, sizeof(m));
-	attr(&b, IFA_LOCAL, a->b, n);
-	attr(&b, IFA_ADDRESS, a->b, n);
-	msg_close(&b, at);
-	return exchange_messages(NETLINK_ROUTE, &b, 1, "address", err);
+	nl_attr(&b, IFA_LOCAL, a->b, n);
+	nl_attr(&b, IFA_ADDRESS, a->b, n);
+	nl_close(&b, at);
+	return nl_exchange(NETLINK_ROUTE, &b, 1, "address", err);
 }
 
 /* ---- redirections ---- */
 
-static size_t nft_open(struct buf *b, uint16_t type, uint16_t flags, uint32_t *seq)
-{
-	struct nfgenmsg g = { .nfgen_family = NFPROTO_INET, .version = NFNETLINK_V0 };
-	size_t at = msg_open(b, (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | type), flags, (*seq)++);
-
-	buf_add(b, &g, sizeof(g));
-	return at;
-}
-
-static void nft_batch(struct buf *b, uint16_t type)
-{
-	struct nfgenmsg g = { .nfgen_family = AF_UNSPEC, .res_id = htons(NFNL_SUBSYS_NFTABLES) };
-	size_t at = msg_open(b, type, 0, 0);
-
-	buf_add(b, &g, sizeof(g));
-	msg_close(b, at);
-}
-
 static void nft_table(struct buf *b, uint16_t type, uint16_t flags, uint32_t *seq)
 {
-	size_t at = nft_open(b, type, flags, seq);
+	size_t at = nl_nft(b, type, flags, seq);
 
-	attr_str(b, NFTA_TABLE_NAME, "den");
-	msg_close(b, at);
+	nl_str(b, NFTA_TABLE_NAME, "den");
+	nl_close(b, at);
 }
 
 static void nft_chain(struct buf *b, uint32_t *seq)
 {
-	size_t at = nft_open(b, NFT_MSG_NEWCHAIN, NLM_F_CREATE, seq), hook;
+	size_t at = nl_nft(b, NFT_MSG_NEWCHAIN, NLM_F_CREATE, seq), hook;
 
-	attr_str(b, NFTA_CHAIN_TABLE, "den");
-	attr_str(b, NFTA_CHAIN_NAME, "out");
-	hook = nest_open(b, NFTA_CHAIN_HOOK);
-	attr_be32(b, NFTA_HOOK_HOOKNUM, NF_INET_LOCAL_OUT);
-	attr_be32(b, NFTA_HOOK_PRIORITY, (uint32_t)-100); /* where destinations are translated */
-	nest_close(b, hook);
-	attr_be32(b, NFTA_CHAIN_POLICY, NF_ACCEPT);
-	attr_str(b, NFTA_CHAIN_TYPE, "nat");
-	msg_close(b, at);
+	nl_str(b, NFTA_CHAIN_TABLE, "den");
+	nl_str(b, NFTA_CHAIN_NAME, "out");
+	hook = nl_nest(b, NFTA_CHAIN_HOOK);
+	nl_be32(b, NFTA_HOOK_HOOKNUM, NF_INET_LOCAL_OUT);
+	nl_be32(b, NFTA_HOOK_PRIORITY, (uint32_t)-100); /* where destinations are translated */
+	nl_nest_end(b, hook);
+	nl_be32(b, NFTA_CHAIN_POLICY, NF_ACCEPT);
+	nl_str(b, NFTA_CHAIN_TYPE, "nat");
+	nl_close(b, at);
 }
 
 struct expr {
@@ -202,33 +65,33 @@ struct expr {
 
 static struct expr expr_open(struct buf *b, const char *name)
 {
-	struct expr e = { .elem = nest_open(b, NFTA_LIST_ELEM) };
+	struct expr e = { .elem = nl_nest(b, NFTA_LIST_ELEM) };
 
-	attr_str(b, NFTA_EXPR_NAME, name);
-	e.data = nest_open(b, NFTA_EXPR_DATA);
+	nl_str(b, NFTA_EXPR_NAME, name);
+	e.data = nl_nest(b, NFTA_EXPR_DATA);
 	return e;
 }
 
 static void expr_close(struct buf *b, struct expr e)
 {
-	nest_close(b, e.data);
-	nest_close(b, e.elem);
+	nl_nest_end(b, e.data);
+	nl_nest_end(b, e.elem);
 }
 
 static void put_value(struct buf *b, uint16_t type, const void *p, size_t n)
 {
-	size_t at = nest_open(b, type);
+	size_t at = nl_nest(b, type);
 
-	attr(b, NFTA_DATA_VALUE, p, n);
-	nest_close(b, at);
+	nl_attr(b, NFTA_DATA_VALUE, p, n);
+	nl_nest_end(b, at);
 }
 
 static void expr_meta(struct buf *b, uint32_t key)
 {
 	struct expr e = expr_open(b, "meta");
 
-	attr_be32(b, NFTA_META_DREG, NFT_REG_1);
-	attr_be32(b, NFTA_META_KEY, key);
+	nl_be32(b, NFTA_META_DREG, NFT_REG_1);
+	nl_be32(b, NFTA_META_KEY, key);
 	expr_close(b, e);
 }
 
@@ -236,10 +99,10 @@ static void expr_payload(struct buf *b, uint32_t base, uint32_t offset, uint32_t
 {
 	struct expr e = expr_open(b, "payload");
 
-	attr_be32(b, NFTA_PAYLOAD_DREG, NFT_REG_1);
-	attr_be32(b, NFTA_PAYLOAD_BASE, base);
-	attr_be32(b, NFTA_PAYLOAD_OFFSET, offset);
-	attr_be32(b, NFTA_PAYLOAD_LEN, len);
+	nl_be32(b, NFTA_PAYLOAD_DREG, NFT_REG_1);
+	nl_be32(b, NFTA_PAYLOAD_BASE, base);
+	nl_be32(b, NFTA_PAYLOAD_OFFSET, offset);
+	nl_be32(b, NFTA_PAYLOAD_LEN, len);
 	expr_close(b, e);
 }
 
@@ -248,9 +111,9 @@ static void expr_mask(struct buf *b, const uint8_t *mask, size_t n)
 	static const uint8_t zero[16];
 	struct expr e = expr_open(b, "bitwise");
 
-	attr_be32(b, NFTA_BITWISE_SREG, NFT_REG_1);
-	attr_be32(b, NFTA_BITWISE_DREG, NFT_REG_1);
-	attr_be32(b, NFTA_BITWISE_LEN, (uint32_t)n);
+	nl_be32(b, NFTA_BITWISE_SREG, NFT_REG_1);
+	nl_be32(b, NFTA_BITWISE_DREG, NFT_REG_1);
+	nl_be32(b, NFTA_BITWISE_LEN, (uint32_t)n);
 	put_value(b, NFTA_BITWISE_MASK, mask, n);
 	put_value(b, NFTA_BITWISE_XOR, zero, n);
 	expr_close(b, e);
@@ -260,8 +123,8 @@ static void expr_cmp(struct buf *b, uint32_t op, const void *p, size_t n)
 {
 	struct expr e = expr_open(b, "cmp");
 
-	attr_be32(b, NFTA_CMP_SREG, NFT_REG_1);
-	attr_be32(b, NFTA_CMP_OP, op);
+	nl_be32(b, NFTA_CMP_SREG, NFT_REG_1);
+	nl_be32(b, NFTA_CMP_OP, op);
 	put_value(b, NFTA_CMP_DATA, p, n);
 	expr_close(b, e);
 }
@@ -271,12 +134,12 @@ static void expr_accept(struct buf *b)
 	struct expr e = expr_open(b, "immediate");
 	size_t data, verdict;
 
-	attr_be32(b, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
-	data = nest_open(b, NFTA_IMMEDIATE_DATA);
-	verdict = nest_open(b, NFTA_DATA_VERDICT);
-	attr_be32(b, NFTA_VERDICT_CODE, NF_ACCEPT);
-	nest_close(b, verdict);
-	nest_close(b, data);
+	nl_be32(b, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
+	data = nl_nest(b, NFTA_IMMEDIATE_DATA);
+	verdict = nl_nest(b, NFTA_DATA_VERDICT);
+	nl_be32(b, NFTA_VERDICT_CODE, NF_ACCEPT);
+	nl_nest_end(b, verdict);
+	nl_nest_end(b, data);
 	expr_close(b, e);
 }
 
@@ -285,11 +148,11 @@ static void expr_redirect(struct buf *b, uint16_t port)
 	struct expr e = expr_open(b, "immediate");
 
 	port = htons(port);
-	attr_be32(b, NFTA_IMMEDIATE_DREG, NFT_REG_1);
+	nl_be32(b, NFTA_IMMEDIATE_DREG, NFT_REG_1);
 	put_value(b, NFTA_IMMEDIATE_DATA, &port, sizeof(port));
 	expr_close(b, e);
 	e = expr_open(b, "redir");
-	attr_be32(b, NFTA_REDIR_REG_PROTO_MIN, NFT_REG_1);
+	nl_be32(b, NFTA_REDIR_REG_PROTO_MIN, NFT_REG_1);
 	expr_close(b, e);
 }
 
@@ -331,19 +194,19 @@ static void match_ports(struct buf *b, struct port_range r)
 /* port 0: leave such connections alone */
 static void nft_rule(struct buf *b, const struct redirect *r, uint16_t port, uint32_t *seq)
 {
-	size_t at = nft_open(b, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, seq), list;
+	size_t at = nl_nft(b, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, seq), list;
 
-	attr_str(b, NFTA_RULE_TABLE, "den");
-	attr_str(b, NFTA_RULE_CHAIN, "out");
-	list = nest_open(b, NFTA_RULE_EXPRESSIONS);
+	nl_str(b, NFTA_RULE_TABLE, "den");
+	nl_str(b, NFTA_RULE_CHAIN, "out");
+	list = nl_nest(b, NFTA_RULE_EXPRESSIONS);
 	match_address(b, &r->to);
 	match_ports(b, r->ports);
 	if (port)
 		expr_redirect(b, port);
 	else
 		expr_accept(b);
-	nest_close(b, list);
-	msg_close(b, at);
+	nl_nest_end(b, list);
+	nl_close(b, at);
 }
 
 /* The whole table in one step, so that at no moment there is half of it */
@@ -358,7 +221,7 @@ static void nft_all(struct buf *b, bool replace, const struct redirect *r, unsig
 	struct nlmsghdr h;
 	size_t last = 0;
 
-	nft_batch(b, NFNL_MSG_BATCH_BEGIN);
+	nl_nft_batch(b, NFNL_MSG_BATCH_BEGIN);
 	if (replace) {
 		nft_table(b, NFT_MSG_NEWTABLE, NLM_F_CREATE, &seq); /* so that there is one to delete */
 		nft_table(b, NFT_MSG_DELTABLE, 0, &seq);
@@ -381,7 +244,7 @@ static void nft_all(struct buf *b, bool replace, const struct redirect *r, unsig
 	memcpy(&h, b->p + last, sizeof(h));
 	h.nlmsg_flags |= NLM_F_ACK;
 	memcpy(b->p + last, &h, sizeof(h));
-	nft_batch(b, NFNL_MSG_BATCH_END);
+	nl_nft_batch(b, NFNL_MSG_BATCH_END);
 }
 
 int netlink_redirect(const struct redirect *r, unsigned n, uint16_t port4, uint16_t port6,
@@ -392,10 +255,10 @@ int netlink_redirect(const struct redirect *r, unsigned n, uint16_t port4, uint1
 	/* Of a new namespace there is nothing to delete, and who deletes waits 10 ms for the kernel's readers
 	 * when the socket is closed. */
 	nft_all(&fresh, false, r, n, port4, port6);
-	if (exchange_messages(NETLINK_NETFILTER, &fresh, 1, "nftables", err) == 0)
+	if (nl_exchange(NETLINK_NETFILTER, &fresh, 1, "nftables", err) == 0)
 		return 0;
 	if (err->sys != EEXIST)
 		return -1;
 	nft_all(&again, true, r, n, port4, port6);
-	return exchange_messages(NETLINK_NETFILTER, &again, 1, "nftables", err);
+	return nl_exchange(NETLINK_NETFILTER, &again, 1, "nftables", err);
 }

@@ -1,5 +1,4 @@
-/* What the gate asks of the kernel inside a box's network namespace: routes and redirections, as
- * netlink messages of our own (there is no static libmnl to link, and it is little). */
+/* What the gate asks of the kernel inside a box's network namespace: routes and redirections. */
 #pragma once
 
 #include <stdint.h>
@@ -8,8 +7,6 @@
 #include "err.h"
 #include "policy.h"
 
-/* Every address becomes local: what nothing listens on is refused at once by the kernel. */
-int netlink_all_local(struct den_err *err);
 /* One more address of the loopback. */
 int netlink_address(const struct net_addr *a, struct den_err *err);
 

@@ -16,6 +16,7 @@
 #include "fd.h"
 #include "mem.h"
 #include "netlink.h"
+#include "nl.h"
 #include "parse.h"
 #include "policy.h"
 #include "sockaddr.h"
@@ -200,7 +201,7 @@ static int plumb(const struct policy *p, struct den_err *err)
 
 	/* An address that is not the loopback's: without one, who asks for names with AI_ADDRCONFIG is told
 	 * that there is no network. */
-	if (enter(err) < 0 || netlink_all_local(err) < 0 || netlink_address(&own4, err) < 0)
+	if (enter(err) < 0 || nl_all_local(err) < 0 || netlink_address(&own4, err) < 0)
 		return -1;
 	(void)netlink_address(&own6, &no_v6);
 	v6 = open_socket(PLUMB_TCP, SOCK_STREAM, &lo6, &port6, &no_v6) == 0;
@@ -309,6 +310,6 @@ int probe_main(void)
 		den_fail_sys(&err, errno, "network namespace");
 		return failed(&err);
 	}
-	return loopback_up(&err) < 0 || netlink_all_local(&err) < 0 || netlink_redirect(&r, 1, 1, 1, &err) < 0 ?
+	return loopback_up(&err) < 0 || nl_all_local(&err) < 0 || netlink_redirect(&r, 1, 1, 1, &err) < 0 ?
 		failed(&err) : 0;
 }

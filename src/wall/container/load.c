@@ -34,6 +34,7 @@
 #include "launch.h"
 #include "mem.h"
 #include "memory.h"
+#include "nl.h"
 #include "pb.h"
 #include "tmpfs.h"
 
@@ -53,6 +54,7 @@ struct load {
 /* What its stages need. */
 struct holding {
 	int talk, tmpfs;
+	bool routes;
 };
 
 /* What the holder is asked. */
@@ -108,6 +110,13 @@ static int gather(struct launch *l, struct den_err *err)
 	return make_proc(l, true, err);
 }
 
+/* Sockets of the box had addresses that the gate will lay again; until then they must be there all the same. And what is
+ * connected to somebody outside hears at once that nobody is there. */
+static int stage_routes(struct launch *l, struct den_err *err)
+{
+	return ((struct holding *)l->own)->routes ? nl_all_local(err) : 0;
+}
+
 static int stage_tmpfs(struct launch *l, struct den_err *err)
 {
 	return tmpfs_unpack(((struct holding *)l->own)->tmpfs, err);
@@ -148,6 +157,7 @@ static const struct launch_stage stages[] = {
 	{ "shares", stage_shares },
 	{ "trust", stage_trust },
 	{ "owners", stage_owners },
+	{ "routes", stage_routes },
 	{ "tmpfs", stage_tmpfs },	/* after the last mount */
 	{ "limits", stage_limits },
 	{ "recorded", stage_wait },
@@ -313,7 +323,7 @@ static int not_yet(pid_t pid, void *user, struct den_err *err)
 static int start_holder(struct load *d, int dirfd, int theirs, struct den_err *err)
 {
 	auto_fd tmpfs = openat(dirfd, "den-tmpfs", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	struct holding h = { theirs, tmpfs };
+	struct holding h = { theirs, tmpfs, d->notes.routes };
 	struct plan p = *d->plan;
 
 	if (tmpfs < 0)

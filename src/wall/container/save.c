@@ -18,10 +18,12 @@
 #include "criu_fds.h"
 #include "fd.h"
 #include "groups.h"
+#include "idmap.h"
 #include "images.h"
 #include "mem.h"
 #include "memory.h"
 #include "pb.h"
+#include "sockets.h"
 #include "strv.h"
 #include "tmpfs.h"
 
@@ -33,6 +35,9 @@ struct save {
 	struct wall_saving *s;
 	struct image_notes *notes;
 	struct image_fds semaphores;
+	const struct plan *plan;
+	struct sockets sockets;
+	int hold;     /* see sockets_hold(); -1: nothing is held */
 	pid_t packer; /* see tmpfs_pack(); 0: none runs */
 	bool held;    /* by its cgroup: it does not run when CRIU lets go */
 };
@@ -103,20 +108,23 @@ static pid_t pid_take(pid_t *p)
 	return pid;
 }
 
-static int save_step(const char *step, pid_t pid, void *user, struct den_err *err)
+/* Nothing of the box runs, and CRIU has not looked at its files yet. */
+static int on_frozen(struct save *v, struct den_err *err)
 {
-	struct save *v = user;
-
-	(void)pid;
-	if (!strcmp(step, "query-ext-files")) /* from here on nothing of it runs */
-		return groups_note(v->box->cg, &v->notes->groups, err) < 0 ||
-				groups_semaphores(v->box->cg, &v->semaphores, err) < 0 ||
-				tmpfs_pack(v->box->pidfd, v->s->dirfd, &v->packer, err) < 0 ? -1 : 0;
-	if (strcmp(step, "post-dump"))
-		return 0;
-	if (tmpfs_packed(pid_take(&v->packer), err) < 0)
+	if (sockets_look(v->box->pid, v->plan->id_base, ID_RANGE, &v->sockets, err) < 0 ||
+		(v->sockets.connected && sockets_hold(v->box->pidfd, &v->hold, err) < 0))
 		return -1;
-	if (v->s->frozen && v->s->frozen(v->s->user, err) < 0)
+	v->notes->routes = v->sockets.routes;
+	if (groups_note(v->box->cg, &v->notes->groups, err) < 0 ||
+		groups_semaphores(v->box->cg, &v->semaphores, err) < 0)
+		return -1;
+	return tmpfs_pack(v->box->pidfd, v->s->dirfd, &v->packer, err);
+}
+
+/* All is in the images; it runs again when this returns. */
+static int on_dumped(struct save *v, struct den_err *err)
+{
+	if (tmpfs_packed(pid_take(&v->packer), err) < 0 || (v->s->frozen && v->s->frozen(v->s->user, err) < 0))
 		return -1;
 	if (!v->s->stay) {
 		if (cgroup_hold(v->box->cg, err) < 0)
@@ -124,6 +132,44 @@ static int save_step(const char *step, pid_t pid, void *user, struct den_err *er
 		v->held = true;
 	}
 	return 0;
+}
+
+static int save_step(const char *step, pid_t pid, void *user, struct den_err *err)
+{
+	struct save *v = user;
+	int r = 0;
+
+	(void)pid;
+	if (!strcmp(step, "query-ext-files"))
+		return on_frozen(v, err);
+	if (strcmp(step, "post-dump"))
+		return 0;
+	r = on_dumped(v, err);
+	if (v->hold >= 0 && sockets_go(v->hold, r == 0 ? err : NULL) < 0)
+		return -1;
+	return r;
+}
+
+static void tell_lost(struct save *v)
+{
+	char text[160], path[64];
+	struct dirent *de;
+	unsigned queues = 0;
+	DIR *d;
+
+	if (v->sockets.outside) {
+		snprintf(text, sizeof(text), "%u connection%s to outside the box: closed when it is loaded",
+			v->sockets.outside, v->sockets.outside == 1 ? "" : "s");
+		strv_add(&v->s->lost, text);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/root/dev/mqueue", (int)v->box->pid);
+	d = opendir(path);
+	while (d && (de = readdir(d)))
+		queues += de->d_name[0] != '.';
+	if (d)
+		closedir(d);
+	if (queues)
+		strv_add(&v->s->lost, "POSIX message queues");
 }
 
 /* Is there System V memory, a queue or a semaphore? /proc tells of the namespace that the reader is in. */
@@ -198,7 +244,7 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 	auto_fd kdat = -1, ipc = -1;
 	auto_buf opts = { 0 }, answer = { 0 };
 	struct image_notes notes = { 0 };
-	struct save v = { .box = b, .s = s, .notes = &notes };
+	struct save v = { .box = b, .s = s, .notes = &notes, .plan = p, .hold = -1 };
 	char version[24];
 	struct criu c = { 0 };
 	int r;
@@ -220,6 +266,9 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 		return -1;
 	r = criu_call(&c, CRIU_DUMP, &opts, save_step, &v, &answer, err);
 	criu_end(&c);
+	if (r < 0 && v.hold >= 0)
+		(void)sockets_go(v.hold, NULL); /* it may be done already */
+	fd_close(&v.hold);
 	if (v.packer)
 		(void)tmpfs_packed(v.packer, NULL);
 	if (r == 0)
@@ -235,6 +284,7 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 			(void)cgroup_freeze(b->cg, false, NULL);
 		return den_wrap(err, "save");
 	}
+	tell_lost(&v);
 	s->frozen_ns = images_frozen_ns(s->dirfd);
 	s->runtime = mem_alloc(40);
 	snprintf(s->runtime, 40, "criu %s", version);
