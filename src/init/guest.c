@@ -47,7 +47,8 @@ static void show_boot_id(const char *id)
 {
 	static const char path[] = "/run/.boot_id", at[] = "/proc/sys/kernel/random/boot_id";
 
-	boot_fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+	/* not a number that init has for something else */
+	boot_fd = fd_move_up(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444), 16);
 	write_boot_id(id);
 	if (mount(path, at, NULL, MS_BIND, NULL) == 0)
 		(void)mount(NULL, at, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL);

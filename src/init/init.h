@@ -157,6 +157,8 @@ void tree_kill_left(pid_t session, const struct mark *marks, size_t n);
 int receive_fd(int door, char *ret);
 /* porter.c: den-init as another program; does not return while the box lives. */
 int porter_main(int argc, char **argv);
+/* look.c: F_RECORD2 per process */
+void look_put(struct buf *out);
 /* guest.c */
 void guest_prepare(const char *pids, const char *boot_id);
 /* Programs were loaded, maybe as another box's: it has its name and another start. */

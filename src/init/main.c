@@ -283,6 +283,13 @@ static void keeper_frame(struct conn *c, const struct wire_frame *f)
 	case WM_STOP:
 		on_stop(in);
 		break;
+	case WM_PS: {
+		auto_buf b = { 0 };
+
+		look_put(&b);
+		conn_send_buf(in->keeper, WM_PS, 0, &b);
+		break;
+	}
 	case WM_PARK:
 		if (!in->stopping)
 			init_park(in);

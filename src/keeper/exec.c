@@ -629,6 +629,8 @@ void kexec_from_init(struct keeper *k, const struct wire_frame *f)
 			on_ended(k, f);
 		else if (f->type == WM_PARK)
 			k->parked = true;
+		else if (f->type == WM_PS)
+			inside_answer(k, f);
 		return;
 	}
 	ch = chan_by_ours(k, f->chan);

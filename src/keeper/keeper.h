@@ -120,6 +120,8 @@ struct keeper {
 	struct loop_timer runtime, late_row, kill, owner_gone, leave, idle, relisten;
 	bool stopping;
 	bool saving;	/* the wall holds it, and it must not be let go */
+	struct buf inside; /* what init said of its processes, inside.c */
+	bool inside_known;
 	bool parked;	/* init said that it lets go of everything from outside */
 	bool announced; /* box_announce() was called for the next start */
 	bool in_trash; /* its files are still to be freed */
@@ -279,6 +281,8 @@ int bake_remove(struct keeper *k, const char *name, struct den_err *err);
 int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 
 /* wake.c: init without its keeper */
+/* Runs init's connection alone until *done, its end, or the time is up: anything that init says may happen. */
+void init_attend(struct keeper *k, const bool *done, int64_t ms);
 int init_park(struct keeper *k, struct den_err *err);
 int wake_listen(struct keeper *k, int *ret, struct den_err *err);
 /* Gives init what it needs from outside, says hello, and goes on with every channel at its byte. Closes fd. */
@@ -327,8 +331,13 @@ void kexec_box_down(struct keeper *k);
 /* ps.c */
 void disk_stats(struct keeper *k, struct box_stats *st);
 /* CPU time of a process of the box (by its pid there) and all below it, where there is no cgroup. */
+/* Behind a wall with a kernel of its own init is asked, and execs may end meanwhile. */
 int tree_cpu(struct keeper *k, uint64_t inner_pid, uint64_t *usec);
 void ps_put(struct keeper *k, struct buf *b);
+/* inside.c */
+void inside_ps(struct keeper *k, struct buf *b);
+int inside_cpu(struct keeper *k, uint64_t root, uint64_t *usec);
+void inside_answer(struct keeper *k, const struct wire_frame *f);
 
 /* vault.c: secrets and identity; what else it has is in vault.h */
 int req_vault(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);

@@ -91,19 +91,30 @@ static void timeout_cb(struct loop_timer *t)
 	kexec_kill(CONTAINER_OF(t, struct kexec, timeout), SIGTERM, EXEC_BY_TIMEOUT);
 }
 
+static bool kexec_is(struct keeper *k, const struct kexec *x, uint64_t number)
+{
+	list_for_each(l, &k->execs)
+		if (CONTAINER_OF(l, struct kexec, link) == x && x->info.exec == number)
+			return true;
+	return false;
+}
+
 /* CPU time is looked at when it could be used up at the earliest: all processors running it. */
 static void cpu_cb(struct loop_timer *t)
 {
 	struct kexec *x = CONTAINER_OF(t, struct kexec, cpu);
 	struct keeper *k = x->k;
-	uint64_t used = 0, left;
+	uint64_t used = 0, left, number;
 	struct den_err err;
 
 	if (x->ended)
 		return;
+	number = x->info.exec;
 	if (x->grouped ? k->ops->exec_cpu(&k->wall, (uint32_t)x->info.exec, &used, &err) < 0 :
 			 tree_cpu(k, x->info.pid, &used) < 0)
 		used = 0; /* not there yet */
+	if (!kexec_is(k, x, number) || x->ended) /* it ended while that was found out */
+		return;
 	if (used >= x->info.cpu_ms * 1000) {
 		kexec_kill(x, SIGTERM, EXEC_BY_CPU);
 		return;
@@ -218,6 +229,11 @@ void kexec_ended(struct kexec *x, const struct exec_result *r)
 	x->info.ended_ms = clock_wall_ms();
 	x->info.result.oom_kills = k->row.info.spec.memory ? k->ops->oom_kills(&k->wall) - x->oom_before : 0;
 	x->info.result.reason = judge(x, r);
+	/* Another kernel may tell it in its own way that the host's killed what the program ran on. */
+	if (k->ops->own_kernel && x->info.result.reason == EXEC_BY_MEMORY && r->exited) {
+		x->info.result.exited = false;
+		x->info.result.status = SIGKILL;
+	}
 	if (x->grouped) {
 		/* What a limit ended must not live on in something it started. */
 		struct den_err err;

@@ -165,6 +165,8 @@ int tree_cpu(struct keeper *k, uint64_t inner_pid, uint64_t *usec)
 
 	if (!inner_pid)
 		return -1;
+	if (k->ops->own_kernel)
+		return inside_cpu(k, inner_pid, usec);
 	scan_processes(k, &pids, &n);
 	t = mem_alloc((n + 1) * sizeof(*t));
 	for (size_t i = 0; i < n; i++)
@@ -204,6 +206,10 @@ void ps_put(struct keeper *k, struct buf *b)
 	}
 	if (!box_is_up(k))
 		return;
+	if (k->ops->own_kernel) {
+		inside_ps(k, b);
+		return;
+	}
 	if (k->ops->pids(&k->wall, &pids, &n, &err) < 0)
 		scan_processes(k, &pids, &n);
 	for (size_t i = 0; i < n && i < PS_MAX && b->len < WIRE_MAX_PAYLOAD - 4096; i++)

@@ -33,7 +33,7 @@
 #define HELLO_MS 10000
 
 /* Runs init's connection until *done, its end, or the time is up. */
-static void attend(struct keeper *k, const bool *done, int64_t ms)
+void init_attend(struct keeper *k, const bool *done, int64_t ms)
 {
 	int64_t until = clock_mono_ns() + ms * NS_PER_MS;
 
@@ -54,7 +54,7 @@ int init_park(struct keeper *k, struct den_err *err)
 		return den_fail(err, DEN_CONFLICT, EAGAIN, "the box is just waking up; try again");
 	k->parked = false;
 	conn_send(&k->init, WM_PARK, 0, NULL, 0);
-	attend(k, &never, PARK_MS);
+	init_attend(k, &never, PARK_MS);
 	if (!box_is_up(k))
 		return den_fail(err, DEN_CONFLICT, 0, "the box ended meanwhile");
 	if (k->init_up || !k->parked)
@@ -255,7 +255,7 @@ int init_wake(struct keeper *k, int *fd, bool loaded, struct den_err *err)
 	k->hello_records = 0;
 	if (meet_init(k, err) < 0)
 		return den_wrap(err, "wake the box");
-	attend(k, &k->init_known, HELLO_MS);
+	init_attend(k, &k->init_known, HELLO_MS);
 	if (!k->init_known)
 		return den_fail(err, DEN_TIMEOUT, 0, "wake the box: its init process says nothing");
 	if (loaded)

@@ -183,6 +183,7 @@ static int gvisor_freeze(struct wall_box *b, bool on, struct den_err *err)
 
 const struct wall_ops wall_gvisor = {
 	.name = "gvisor",
+	.own_kernel = true,
 	.probe = gvisor_probe,
 	.start = gvisor_start,
 	.adopt = gvisor_adopt,

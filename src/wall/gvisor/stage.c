@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -89,6 +90,20 @@ static int tell_memory(struct launch *l, struct den_err *err)
 	return mount_attach(l->proc_file_fd[1], "proc/meminfo", err);
 }
 
+/* What an ordinary user's keeper could not take along; before anything covers it. */
+static int stage_programs(struct launch *l, struct den_err *err)
+{
+	struct gvisor_launch *g = l->own;
+
+	if (l->root)
+		return 0;
+	g->runsc_fd = mount_clone(AT_FDCWD, g->runsc, err);
+	if (g->runsc_fd < 0)
+		return -1;
+	g->init_fd = open(l->plan->init_path, O_RDONLY | O_CLOEXEC);
+	return g->init_fd < 0 ? den_fail_sys(err, errno, "read '%s'", l->plan->init_path) : 0;
+}
+
 /* The working directory is the tmpfs that stage_layers() made. */
 static int stage_place(struct launch *l, struct den_err *err)
 {
@@ -109,12 +124,6 @@ static int stage_place(struct launch *l, struct den_err *err)
 	for (int i = 0; i < DEVICES; i++)
 		if (place(l->device_fd[i], devices[i], true, 0, err) < 0)
 			return -1;
-	if (!l->root) { /* the keeper could not take them along */
-		g->runsc_fd = mount_clone(AT_FDCWD, g->runsc, err);
-		g->init_fd = open(l->plan->init_path, O_RDONLY | O_CLOEXEC);
-		if (g->runsc_fd < 0)
-			return -1;
-	}
 	if (place(g->runsc_fd, "runsc", true, l->root ? ro : 0, err) < 0 || copy_init(g->init_fd, err) < 0)
 		return -1;
 	if (l->run_fd >= 0 && place(l->run_fd, "run", false, ro | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err) < 0)
@@ -142,6 +151,17 @@ static int stage_leave(struct launch *l, struct den_err *err)
 	if (fchdir(old) < 0 || umount2(".", MNT_DETACH_) < 0 || chdir("/") < 0)
 		return den_fail_sys(err, errno, "leave the old root");
 	return 0;
+}
+
+/* Where no group of the host's counts. */
+static int stage_tasks(struct launch *l, struct den_err *err)
+{
+	struct rlimit n = { GVISOR_TASKS, GVISOR_TASKS };
+
+	if (l->n_cg_fds || getrlimit(RLIMIT_NPROC, &n) < 0)
+		return 0;
+	n.rlim_cur = n.rlim_max = MIN(n.rlim_max, (rlim_t)GVISOR_TASKS);
+	return setrlimit(RLIMIT_NPROC, &n) < 0 ? den_fail_sys(err, errno, "limit of tasks") : 0;
 }
 
 /* Nobody here gains anything by executing a file: what is setuid in the box is so for the sentry alone. */
@@ -215,11 +235,13 @@ static const struct launch_stage stages[] = {
 	{ "session", stage_session },
 	{ "hostname", stage_hostname },
 	{ "loopback", stage_loopback },
+	{ "programs", stage_programs },
 	{ "layers", stage_layers },
 	{ "prepare", stage_prepare },
 	{ "place", stage_place },
 	{ "leave", stage_leave },	/* no host path resolves from here */
 	{ "limits", stage_limits },
+	{ "tasks", stage_tasks },
 	{ "privs", stage_privs },
 	{ "recorded", stage_wait },	/* what could not be found again must not run */
 	{ "runsc", stage_start },

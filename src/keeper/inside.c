@@ -1,0 +1,138 @@
+/*
+ * What only init can tell, behind a wall with a kernel of its own: which processes there are. It is asked and
+ * waited for, for a moment: what it says is hostile, so it is taken apart here and nothing else passes.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "keeper.h"
+
+#define TELL_MS 2000
+#define PS_MAX 2000
+
+struct proc {
+	uint64_t pid, ppid, uid, state, cpu, mem;
+	uint64_t tree; /* milliseconds, with the children it has waited for */
+	const char *comm;
+	size_t comm_len;
+};
+
+static bool proc_get(const struct wire_value *rec, struct proc *ret)
+{
+	struct wire_reader rd = wire_reader(rec->p, rec->len);
+	struct proc p = { 0 };
+	struct wire_value v;
+
+	while (wire_next(&rd, &v, NULL) > 0) {
+		if (v.tag == F_PID)
+			(void)wire_u64(&v, 1 << 22, &p.pid, NULL);
+		else if (v.tag == F_PPID)
+			(void)wire_u64(&v, 1 << 22, &p.ppid, NULL);
+		else if (v.tag == F_UID)
+			(void)wire_u64(&v, UINT32_MAX, &p.uid, NULL);
+		else if (v.tag == F_STATE)
+			(void)wire_u64(&v, 127, &p.state, NULL);
+		else if (v.tag == F_CPU_USEC)
+			(void)wire_u64(&v, INT64_MAX, &p.cpu, NULL);
+		else if (v.tag == F_CPU_MS)
+			(void)wire_u64(&v, INT64_MAX / 1000, &p.tree, NULL);
+		else if (v.tag == F_MEM_BYTES)
+			(void)wire_u64(&v, INT64_MAX, &p.mem, NULL);
+		else if (v.tag == F_COMM && v.len <= 512 && !memchr(v.p, 0, v.len)) {
+			p.comm = v.p;
+			p.comm_len = v.len;
+		}
+	}
+	*ret = p;
+	return p.pid > 0 && p.comm;
+}
+
+/* The answer, as it came. */
+static int ask(struct keeper *k, struct buf *ret)
+{
+	if (!k->init_up || k->row.info.state == BOX_PAUSED)
+		return -1;
+	buf_free(&k->inside);
+	k->inside = (struct buf){ 0 };
+	k->inside_known = false;
+	conn_send(&k->init, WM_PS, 0, NULL, 0);
+	init_attend(k, &k->inside_known, TELL_MS);
+	if (!k->inside_known)
+		return -1;
+	*ret = k->inside;
+	k->inside = (struct buf){ 0 };
+	return 0;
+}
+
+void inside_answer(struct keeper *k, const struct wire_frame *f)
+{
+	if (k->inside_known)
+		return;
+	buf_add(&k->inside, f->p, f->len);
+	k->inside_known = true;
+}
+
+void inside_ps(struct keeper *k, struct buf *b)
+{
+	auto_buf text = { 0 };
+	struct wire_reader rd;
+	struct wire_value v;
+	size_t n = 0;
+
+	if (ask(k, &text) < 0)
+		return;
+	rd = wire_reader(text.p, text.len);
+	while (n < PS_MAX && b->len < WIRE_MAX_PAYLOAD - 4096 && wire_next(&rd, &v, NULL) > 0) {
+		auto_buf rec = { 0 };
+		struct proc p;
+
+		if (v.tag != F_RECORD2 || !proc_get(&v, &p))
+			continue;
+		wire_put_u64(&rec, F_PID, p.pid);
+		wire_put_u64(&rec, F_PPID, p.ppid);
+		wire_put_u64(&rec, F_INIT_PID, p.pid);
+		wire_put_u64(&rec, F_UID, p.uid);
+		wire_put_u64(&rec, F_STATE, p.state);
+		wire_put_u64(&rec, F_CPU_USEC, p.cpu);
+		wire_put_u64(&rec, F_MEM_BYTES, p.mem);
+		wire_put_bytes(&rec, F_COMM, p.comm, p.comm_len);
+		wire_put_bytes(b, F_RECORD2, rec.p, rec.len);
+		n++;
+	}
+}
+
+int inside_cpu(struct keeper *k, uint64_t root, uint64_t *usec)
+{
+	auto_buf text = { 0 };
+	auto_free struct proc *all = NULL;
+	auto_free bool *in = NULL;
+	struct wire_reader rd;
+	struct wire_value v;
+	uint64_t sum = 0;
+	bool more = true;
+	size_t n = 0;
+
+	if (!root || ask(k, &text) < 0)
+		return -1;
+	all = mem_alloc(PS_MAX * sizeof(*all));
+	in = mem_zalloc(PS_MAX * sizeof(*in));
+	rd = wire_reader(text.p, text.len);
+	while (n < PS_MAX && wire_next(&rd, &v, NULL) > 0)
+		if (v.tag == F_RECORD2 && proc_get(&v, &all[n]))
+			n++;
+	while (more) { /* its program reaps its orphans, so all of it hangs together */
+		more = false;
+		for (size_t i = 0; i < n; i++) {
+			bool mine = all[i].pid == root;
+
+			for (size_t j = 0; !in[i] && !mine && j < n; j++)
+				mine = in[j] && all[j].pid == all[i].ppid;
+			if (!mine || in[i])
+				continue;
+			in[i] = more = true;
+			sum += MIN(all[i].tree, UINT64_MAX - sum);
+		}
+	}
+	*usec = MIN(sum, UINT64_MAX / 1000) * 1000;
+	return 0;
+}
