@@ -12,4 +12,5 @@
 
 #define CRIU_ENV_ENTER "DEN_CRIU_ENTER" /* CLONE_NEW* of what it enters */
 #define CRIU_ENV_KEEP "DEN_CRIU_KEEP"	/* set: what it linked for files without a name stays */
+#define CRIU_ENV_DIES "DEN_CRIU_DIES"	/* set: it dies with the keeper */
 #define CRIU_EXIT_ENTER 73

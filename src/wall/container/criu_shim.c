@@ -164,8 +164,8 @@ __attribute__((constructor)) static void enter(void)
 	keep_links = getenv(CRIU_ENV_KEEP) != NULL;
 	unsetenv(CRIU_ENV_ENTER);
 	unsetenv("LD_PRELOAD");
-	/* nothing of it outlives the keeper, which holds the other end */
-	syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	if (getenv(CRIU_ENV_DIES))
+		syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (flags && syscall(SYS_setns, CRIU_FD_BOX, flags) < 0)
 		_exit(CRIU_EXIT_ENTER);
 	syscall(SYS_close, CRIU_FD_BOX);

@@ -1,6 +1,8 @@
 /*
  * What CRIU's image of open files says wrongly, put right:
  *   a timerfd with an interval that was due and not read   comes back stopped: it is due again at once
+ *   a timerfd that was set to a moment			    comes back up to a second early: what is left of its time is
+ *							    what the image has, so it is set to that
  *   an eventfd with EFD_SEMAPHORE			    comes back without: the highest bit of its counter says so
  *							    to criu_shim.c
  */
@@ -8,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "fd.h"
@@ -21,7 +24,7 @@
 #define FILES_MAX (256U << 20)
 
 enum { FILE_TYPE = 1, FILE_ID = 2, FILE_EVENTFD = 8, FILE_TIMERFD = 12 };
-enum { EVENTFD_COUNTER = 4, TIMERFD_VSEC = 7, TIMERFD_VNSEC = 8, TIMERFD_ISEC = 9, TIMERFD_INSEC = 10 };
+enum { EVENTFD_COUNTER = 4, TIMERFD_FLAGS = 6, TIMERFD_VSEC = 7, TIMERFD_VNSEC = 8, TIMERFD_ISEC = 9, TIMERFD_INSEC = 10 };
 enum { FDINFO_ID = 1, FDINFO_FD = 4, IDS_FILES = 2 };
 
 struct messages {
@@ -81,12 +84,17 @@ static bool mend_timerfd(const struct pb_field *t, struct buf *out)
 	struct pb_reader r = pb_reader(t->p, t->n);
 	struct pb_field f;
 
-	if (pb_find_u64(t->p, t->n, TIMERFD_VSEC, 0) || pb_find_u64(t->p, t->n, TIMERFD_VNSEC, 0) ||
-		!(pb_find_u64(t->p, t->n, TIMERFD_ISEC, 0) || pb_find_u64(t->p, t->n, TIMERFD_INSEC, 0)))
+	bool due = !pb_find_u64(t->p, t->n, TIMERFD_VSEC, 0) && !pb_find_u64(t->p, t->n, TIMERFD_VNSEC, 0) &&
+		   (pb_find_u64(t->p, t->n, TIMERFD_ISEC, 0) || pb_find_u64(t->p, t->n, TIMERFD_INSEC, 0));
+	bool absolute = pb_find_u64(t->p, t->n, TIMERFD_FLAGS, 0) & TFD_TIMER_ABSTIME;
+
+	if (!due && !absolute)
 		return false;
 	while (pb_next(&r, &f) > 0) {
-		if (f.number == TIMERFD_VNSEC)
+		if (f.number == TIMERFD_VNSEC && due)
 			pb_put_u64(out, TIMERFD_VNSEC, 1);
+		else if (f.number == TIMERFD_FLAGS)
+			pb_put_u64(out, TIMERFD_FLAGS, f.u & ~(uint64_t)TFD_TIMER_ABSTIME);
 		else
 			buf_add(out, f.raw, f.raw_len);
 	}

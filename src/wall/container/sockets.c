@@ -19,6 +19,7 @@
 
 #define LIST_MAX (64U << 20)
 #define TABLE "den-hold"
+#define TABLE_F_OWNER 2 /* NFT_TABLE_F_OWNER, of Linux 5.12 */
 
 /* ---- what there is ---- */
 
@@ -145,6 +146,8 @@ static void put_table(struct buf *b, uint16_t type, uint16_t flags, uint32_t *se
 	size_t at = nl_nft(b, type, flags, seq);
 
 	nl_str(b, NFTA_TABLE_NAME, TABLE);
+	if (type == NFT_MSG_NEWTABLE) /* the socket's: gone with it, if the keeper dies */
+		nl_be32(b, NFTA_TABLE_FLAGS, TABLE_F_OWNER);
 	nl_close(b, at);
 }
 
@@ -176,7 +179,7 @@ int sockets_hold(int box, int *ret, struct den_err *err)
 	if (setns(own, CLONE_NEWNET) < 0)
 		abort(); /* its own one is always allowed */
 	nl_nft_batch(&b, NFNL_MSG_BATCH_BEGIN);
-	put_table(&b, NFT_MSG_NEWTABLE, NLM_F_CREATE, &seq);
+	put_table(&b, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_EXCL, &seq);
 	put_chain(&b, &seq);
 	nl_nft_batch(&b, NFNL_MSG_BATCH_END);
 	if (nl_exchange_on(fd, &b, 1, "hold the box's connections (nftables)", err) < 0)
