@@ -15,7 +15,7 @@ import time
 
 BOX_ID = re.compile(r"b-[a-z2-7]{18}")
 # What a state directory may have in it when all boxes are gone ...
-STATE_KEEPS = re.compile(r"^(den\.db.*|names|ids|lib|templates|boxes|trash|pool.*|lock|reserve|ready|vault|policies|volumes|"
+STATE_KEEPS = re.compile(r"^(den\.db.*|names|ids|lib|templates|boxes|trash|memory|baked|pool.*|lock|reserve|ready|vault|policies|volumes|"
                          r"serve|serve\.lock|serve-tls\.pem|first-key)$")
 # ... what of it is not for the next test ...
 OWN_TO_A_TEST = ["ready", "vault", "policies", "volumes", "serve", "serve.lock", "serve-tls.pem", "first-key"]
@@ -185,7 +185,7 @@ def listed(path):
 
 def entries_left(state):
     found = []
-    for sub in ("boxes", "names", "ids", "trash"):
+    for sub in ("boxes", "names", "ids", "trash", "memory", "baked"):
         found += ["%s/%s" % (sub, e) for e in listed(os.path.join(state, sub))]
     found += ["ready/%s" % e for d in listed(state + "/ready") for e in listed(os.path.join(state, "ready", d))]
     found += ["pool/" + e for e in listed(state + "/pool") if BOX_ID.fullmatch(e)]

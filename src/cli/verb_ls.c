@@ -12,6 +12,15 @@ static void list_json(struct json *j, const struct den_box_info *infos, size_t n
 	json_close(j, ']');
 }
 
+static const char *note(const struct den_box_info *b)
+{
+	if (b->on_disk && b->hibernated)
+		return "hibernated";
+	if (b->on_disk)
+		return b->reason ? "on disk: it was idle, or its time was up" : "on disk";
+	return b->reason ? b->reason : b->ephemeral ? "ephemeral" : NULL;
+}
+
 static void list_table(struct buf *out, const struct den_box_info *infos, size_t n)
 {
 	static const char *const heads[] = { "ID", "NAME", "STATE", "TEMPLATE", ">AGE", "NOTE" };
@@ -25,7 +34,7 @@ static void list_table(struct buf *out, const struct den_box_info *infos, size_t
 		table_cell(&t, b->state);
 		table_cell(&t, b->template_name);
 		table_age(&t, b->created_ms);
-		table_cell(&t, b->reason ? b->reason : b->ephemeral ? "ephemeral" : NULL);
+		table_cell(&t, note(b));
 	}
 	table_print(&t, out);
 }

@@ -1,0 +1,404 @@
+# Programs on disk: full checkpoints, pausing, forks with programs; and what becomes of them in accidents.
+
+# A program that counts, in the box: its file says how far it is.
+counter() {
+	den exec --detach "$1" -- sh -c 'i=0; while :; do i=$((i+1)); echo $i >/count; sleep 0.05; done' >/dev/null
+	soon 5 counts "$1"
+}
+
+count_of() {
+	"$DEN" exec "$1" -- cat /count 2>/dev/null
+}
+
+# Does it count on?
+counts() {
+	local a b
+	a=$(count_of "$1") || return 1
+	sleep 0.2
+	b=$(count_of "$1") || return 1
+	[ -n "$a" ] && [ -n "$b" ] && [ "$b" -gt "$a" ]
+}
+
+pids_of() {
+	"$DEN" ps --json "$1" | python3 -c 'import json,sys; print(" ".join(str(p["pid"]) for p in json.load(sys.stdin)["processes"]))'
+}
+
+kill_keeper() {
+	local pid
+	pid=$(field "$1" keeper_pid)
+	kill -9 "$pid"
+	soon 5 dead "$pid"
+}
+
+#@ root
+test_a_full_checkpoint_leaves_programs_and_streams_alone() {
+	local b n
+	b=$(box)
+	"$DEN" exec "$b" -- sh -c 'i=0; while [ $i -lt 40 ]; do echo $i; i=$((i+1)); sleep 0.05; done' >"$TMP/out" 2>"$TMP/err" &
+	n=$!
+	sleep 0.5
+	try den checkpoint --full --json -m here "$b"
+	want_rc 0
+	want_out_has '"full":true'
+	want_out_has '"frozen_us":'
+	wait "$n" || fail "the program did not end well: $(cat "$TMP/err")"
+	is "all lines, once each" "$(md5sum <"$TMP/out")" "$(seq 0 39 | md5sum)"
+	den log --json "$b" | grep -q '"full":true' || fail "the log does not say that it is full"
+}
+
+#@ root
+test_a_box_on_disk_has_no_process_and_comes_back_as_it_was() {
+	local b init before after boot
+	b=$(box)
+	counter "$b"
+	init=$(field "$b" init_pid)
+	before=$(count_of "$b")
+	boot=$(field "$b" boot_id)
+	den pause --disk "$b" >/dev/null
+	is state "$(state_of "$b")" paused
+	is "on disk" "$(field "$b" on_disk)" True
+	soon 5 dead "$init" || fail "its init is still there"
+	[ -z "$(ls -d /sys/fs/cgroup/*/den*/*"$b"* /sys/fs/cgroup/den*/*"$b"* 2>/dev/null)" ] || fail "its cgroup is still there"
+	den ls | grep "$b" | grep -q "on disk" || fail "ls does not tell: $(den ls)"
+	is "memory" "$(den stats --once --json "$b" | grep -o '"memory":[0-9]*')" '"memory":0'
+	den resume "$b"
+	is state "$(state_of "$b")" running
+	is "boot id" "$(field "$b" boot_id)" "$boot"
+	counts "$b" || fail "it does not count on"
+	after=$(count_of "$b")
+	[ "$after" -gt "$before" ] || fail "it began anew: $after after $before"
+	is generation "$(den exec "$b" -- cat /run/den/generation)" 1
+}
+
+#@ root
+test_who_follows_a_program_follows_it_across_a_pause_on_disk() {
+	local b n
+	b=$(box)
+	"$DEN" exec "$b" -- sh -c 'i=0; while [ $i -lt 40 ]; do echo $i; i=$((i+1)); sleep 0.05; done' >"$TMP/out" 2>"$TMP/err" &
+	n=$!
+	sleep 0.4
+	den pause --disk "$b" >/dev/null
+	sleep 1
+	alive "$n" || fail "the client left: $(cat "$TMP/err")"
+	den resume "$b"
+	wait "$n" || fail "the program did not end well: $(cat "$TMP/err")"
+	is "all lines, once each" "$(md5sum <"$TMP/out")" "$(seq 0 39 | md5sum)"
+}
+
+#@ root
+test_input_reaches_a_program_across_a_pause_on_disk() {
+	local b
+	b=$(box)
+	mkfifo "$TMP/in"
+	"$DEN" exec "$b" -- cat <"$TMP/in" >"$TMP/out" &
+	local n=$!
+	exec 7>"$TMP/in"
+	echo one >&7
+	soon 5 grep -q one "$TMP/out"
+	den pause --disk "$b" >/dev/null
+	echo two >&7 # brings it back
+	soon 10 grep -q two "$TMP/out" || fail "what was written did not arrive: $(cat "$TMP/out")"
+	is state "$(state_of "$b")" running
+	exec 7>&-
+	wait "$n" || fail "cat did not end well"
+}
+
+#@ root
+test_any_use_of_a_box_on_disk_brings_it_back() {
+	local b
+	b=$(box)
+	counter "$b"
+	den pause --disk "$b" >/dev/null
+	counts "$b" || fail "an exec did not bring it back"
+	den pause --disk "$b" >/dev/null
+	den fs ls "$b" / >/dev/null
+	is "after a file operation" "$(state_of "$b")" running
+	counts "$b" || fail "its programs did not come back"
+	# who only looks does not
+	den pause --disk "$b" >/dev/null
+	den log "$b" >/dev/null
+	den inspect "$b" >/dev/null
+	is "after a look" "$(state_of "$b")" paused
+	is "how often" "$(field "$b" restores)" 2
+}
+
+#@ root
+test_a_program_whose_client_is_gone_can_be_attached_to() {
+	local b n
+	b=$(box)
+	"$DEN" exec --tag job "$b" -- sh -c 'while :; do echo tick; sleep 0.1; done' >/dev/null 2>&1 &
+	n=$!
+	soon 5 sh -c "'$DEN' ps '$b' | grep -q job"
+	den pause --disk "$b" >/dev/null
+	kill -9 "$n"
+	wait "$n" 2>/dev/null || :
+	den resume "$b"
+	sleep 1
+	timeout 2 "$DEN" attach "$b" job >"$TMP/out" 2>&1 </dev/null || :
+	grep -q tick "$TMP/out" || fail "it cannot be attached to: $(cat "$TMP/out")"
+}
+
+#@ root
+test_a_fork_with_programs_goes_its_own_way_and_the_original_goes_on() {
+	local b f n
+	b=$(box --name origin)
+	counter "$b"
+	"$DEN" exec "$b" -- sh -c 'i=0; while [ $i -lt 40 ]; do echo $i; i=$((i+1)); sleep 0.05; done' >"$TMP/out" 2>"$TMP/err" &
+	n=$!
+	sleep 0.3
+	f=$(den fork --full --name copy "$b")
+	wait "$n" || fail "the original lost a stream: $(cat "$TMP/err")"
+	is "the original's lines" "$(md5sum <"$TMP/out")" "$(seq 0 39 | md5sum)"
+	counts "$b" || fail "the original does not go on"
+	counts "$f" || fail "the copy does not go on"
+	[ "$(field "$f" boot_id)" != "$(field "$b" boot_id)" ] || fail "same boot id"
+	[ "$(den exec "$f" -- cat /etc/machine-id)" != "$(den exec "$b" -- cat /etc/machine-id)" ] || fail "same machine-id"
+	is "host name" "$(den exec "$f" -- hostname)" copy
+	is generation "$(den exec "$f" -- cat /run/den/generation)" 1
+	# what one writes the other does not see
+	den exec "$f" -- sh -c 'echo mine >/own'
+	try den exec "$b" -- cat /own
+	[ "$rc" != 0 ] || fail "the original sees the copy's file"
+}
+
+#@ root
+test_many_forks_are_of_one_instant() {
+	local b all c
+	b=$(box)
+	den exec --detach "$b" -- sh -c 'x=$(cat /proc/sys/kernel/random/uuid); while :; do echo $x >/seen; sleep 0.05; done' >/dev/null
+	soon 5 den exec "$b" -- test -s /seen
+	all=$(den fork --full --count 3 "$b")
+	is "how many" "$(echo "$all" | wc -l)" 3
+	for c in $all; do
+		den exec "$c" -- rm -f /seen
+		soon 5 den exec "$c" -- test -s /seen || fail "no program in $c"
+		is "what it holds" "$(den exec "$c" -- cat /seen)" "$(den exec "$b" -- cat /seen)"
+	done
+	is "full checkpoints of the origin" "$(den log --json "$b" | grep -o '"full":true' | wc -l)" 1
+}
+
+#@ root
+test_a_rollback_to_a_full_checkpoint_brings_programs_back() {
+	local b at
+	b=$(box)
+	counter "$b"
+	at=$(den checkpoint --full "$b")
+	den exec "$b" -- sh -c 'kill -9 -1; :' >/dev/null 2>&1 || :
+	sleep 0.3
+	if counts "$b"; then fail "it should have been killed"; fi
+	den exec "$b" -- sh -c 'echo later >/later'
+	den rollback "$b" "$at" >/dev/null
+	counts "$b" || fail "the program did not come back"
+	try den exec "$b" -- cat /later
+	[ "$rc" != 0 ] || fail "a file from after is there"
+	# files alone
+	den rollback --disk "$b" "$at" >/dev/null
+	if counts "$b"; then fail "--disk brought programs back"; fi
+}
+
+#@ root
+test_a_pause_on_disk_survives_every_keeper() {
+	local b
+	b=$(box)
+	counter "$b"
+	den pause --disk "$b" >/dev/null
+	den inspect "$b" >/dev/null # a keeper for a moment
+	den gc >/dev/null
+	is state "$(state_of "$b")" paused
+	den resume "$b"
+	kill_keeper "$b"
+	counts "$b" || fail "it does not go on after its keeper was killed"
+}
+
+#@ root
+test_generations_of_restores_and_forks_of_forks() {
+	local b f i
+	b=$(box)
+	counter "$b"
+	for i in 1 2 3 4 5; do
+		den pause --disk "$b" >/dev/null
+		den resume "$b"
+	done
+	counts "$b" || fail "after five restores it does not count"
+	is generation "$(den exec "$b" -- cat /run/den/generation)" 5
+	f=$(den fork --full "$b")
+	f=$(den fork --full "$f")
+	f=$(den fork --full "$f")
+	counts "$f" || fail "a fork of a fork of a fork does not count"
+	is generation "$(den exec "$f" -- cat /run/den/generation)" 8
+}
+
+#@ root
+test_a_keeper_that_is_killed_while_it_saves_loses_nothing() {
+	local b i
+	b=$(box)
+	counter "$b"
+	for i in 1 2 3 4 5 6; do
+		local keeper
+		keeper=$(field "$b" keeper_pid)
+		"$DEN" pause --disk "$b" >/dev/null 2>&1 &
+		local n=$!
+		sleep "0.0$((i * 2 - 1))"
+		kill -9 "$keeper" 2>/dev/null || :
+		wait "$n" || :
+		# whatever came of it, the box is there with its programs
+		counts "$b" || fail "round $i: it does not count on: $(den inspect "$b")"
+	done
+}
+
+#@ root
+test_a_keeper_that_is_killed_while_it_loads_loses_nothing() {
+	local b i
+	b=$(box)
+	counter "$b"
+	for i in 1 2 3 4 5 6; do
+		local keeper n
+		den pause --disk "$b" >/dev/null
+		"$DEN" resume "$b" >/dev/null 2>&1 &
+		n=$!
+		sleep "0.0$((i * 2 - 1))"
+		keeper=$(python3 - "$DEN_STATE/boxes/$b" <<'P' || :
+import fcntl, os, sys
+# who holds the lock of the box's directory
+ino = os.stat(sys.argv[1]).st_ino
+for line in open("/proc/locks"):
+    f = line.split()
+    if "FLOCK" in f and f[5].endswith(":%d" % ino) and f[3] == "WRITE":
+        print(f[4]); break
+P
+)
+		[ -z "$keeper" ] || kill -9 "$keeper" 2>/dev/null || :
+		wait "$n" || :
+		counts "$b" || fail "round $i: it does not count on: $(den inspect "$b")"
+	done
+}
+
+#@ root
+test_damaged_or_foreign_images_are_refused_with_the_reason() {
+	local b dir big
+	b=$(box)
+	counter "$b"
+	den pause --disk "$b" >/dev/null
+	sleep 1 # it is sealed
+	dir=$(ls -d "$DEN_STATE/memory/$b"/[0-9]*)
+	cp "$dir/manifest" "$TMP/manifest"
+	sed -i 's/^kernel [0-9]*/kernel 1/' "$dir/manifest"
+	try den resume "$b"
+	want_rc_not_0
+	want_err_has "damaged"
+	cp "$TMP/manifest" "$dir/manifest"
+	big=$(ls -S "$dir" | grep -v manifest | head -1)
+	printf '\377\376\375' | dd of="$dir/$big" bs=1 seek=100 conv=notrunc status=none
+	try den resume "$b"
+	want_rc_not_0
+	want_err_has "damaged"
+	is "it stays on disk" "$(field "$b" on_disk)" True
+	# without its programs it can still be had
+	den rollback --disk "$b" head >/dev/null
+	is "its file" "$(den exec "$b" -- sh -c 'test -s /count && echo there')" there
+}
+
+want_rc_not_0() {
+	[ "$rc" != 0 ] || fail "went well: $out"
+}
+
+#@ root user range
+test_hibernating_keeps_files_and_starts_anew() {
+	local b boot
+	b=$(box)
+	den exec "$b" -- sh -c 'echo kept >/kept'
+	boot=$(field "$b" boot_id)
+	den exec --detach "$b" -- sleep 1000 >/dev/null
+	den hibernate "$b"
+	is state "$(state_of "$b")" paused
+	is hibernated "$(field "$b" hibernated)" True
+	is init "$(field "$b" init_pid)" 0
+	is "the file" "$(den exec "$b" -- cat /kept)" kept
+	[ "$(field "$b" boot_id)" != "$boot" ] || fail "the same boot id"
+	not den exec "$b" -- pgrep sleep >/dev/null || fail "a program is still there"
+	den hibernate "$b"
+	den resume "$b"
+	is state "$(state_of "$b")" running
+}
+
+#@ user range
+test_who_cannot_save_programs_is_told_why() {
+	local b
+	b=$(box)
+	for verb in "checkpoint --full" "pause --disk" "fork --full"; do
+		# shellcheck disable=SC2086
+		try den $verb "$b"
+		want_rc_not_0
+		want_err_has "root"
+	done
+	is "it goes on" "$(den exec "$b" -- echo yes)" yes
+	try den create --idle-pause 5m
+	want_rc_not_0
+}
+
+#@ root
+test_an_idle_box_goes_to_disk_and_comes_back_when_used() {
+	local b
+	b=$(box --idle-pause 1s)
+	is action "$(field "$b" on_idle)" pause-disk
+	den exec "$b" -- sh -c 'echo kept >/dev/shm/kept; sleep 1000 </dev/null >/dev/null 2>&1 &'
+	soon 10 is_state "$b" paused || fail "still running"
+	is "on disk" "$(field "$b" on_disk)" True
+	is reason "$(field "$b" reason)" "it was idle"
+	is "what is in memory" "$(den exec "$b" -- cat /dev/shm/kept)" kept
+	# what uses the processor is not idle
+	den exec --detach "$b" -- sh -c 'while :; do :; done' >/dev/null
+	sleep 3
+	is "a busy one" "$(state_of "$b")" running
+}
+
+#@ root
+test_a_template_with_programs_begins_where_they_were() {
+	local b a c
+	b=$(box)
+	counter "$b"
+	den template bake warm --from "$b" --full
+	den rm --force "$b"
+	den template ls | grep -q warm || fail "not listed"
+	a=$(den create --template warm)
+	c=$(den create --template warm --env HELLO=you --name mine)
+	counts "$a" || fail "no program in the first"
+	counts "$c" || fail "no program in the second"
+	is "environment" "$(den exec "$c" -- sh -c 'echo $HELLO')" you
+	is "boxes that are listed" "$(boxes | wc -l)" 2
+	den template rm warm
+	try den create --template warm
+	want_rc_not_0
+	counts "$a" || fail "it went with its template"
+}
+
+#@ root
+test_images_go_with_their_checkpoint_and_their_box() {
+	local b n
+	b=$(box)
+	counter "$b"
+	n=$(den checkpoint --full "$b")
+	[ -d "$DEN_STATE/memory/$b/$n" ] || fail "no images"
+	sleep 1.5
+	den checkpoint "$b" >/dev/null
+	den prune --all "$b" >/dev/null
+	[ ! -d "$DEN_STATE/memory/$b/$n" ] || fail "images without their checkpoint"
+	den pause --disk "$b" >/dev/null
+	try den rm "$b"
+	want_rc_not_0 # there are programs to lose
+	sleep 0.5
+	den rm --force "$b"
+	soon 5 not test -e "$DEN_STATE/memory/$b" || fail "images without their box: $(find "$DEN_STATE/memory")"
+}
+
+#@ root
+test_stopping_a_box_on_disk_lets_its_programs_go() {
+	local b
+	b=$(box)
+	counter "$b"
+	den pause --disk "$b" >/dev/null
+	den stop "$b"
+	is state "$(state_of "$b")" stopped
+	den start "$b"
+	if counts "$b"; then fail "they came back"; fi
+}
