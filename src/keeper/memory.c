@@ -565,6 +565,8 @@ int box_wake(struct keeper *k, struct den_err *err)
 		i->state = BOX_PAUSED;
 		i->on_disk = how;
 		i->stopped_ms = stopped;
+		if (err->code == DEN_CONFLICT) /* that would mean that it runs */
+			err->code = DEN_INTERNAL;
 		return den_wrap(err, how == ON_DISK_FULL ? "resume ('den rollback --disk' starts it without its programs)" :
 							   "resume");
 	}
@@ -623,8 +625,7 @@ int memory_undo(struct keeper *k, struct den_err *err)
 		proc.pid = 0;
 	if (k->ops->adopt(&p, proc.pid, pidfd, &k->wall, err) < 0)
 		return -1;
-	if (proc.pid)
-		k->ops->stop(&k->wall, false);
+	k->ops->stop(&k->wall, false);
 	k->ops->clean(&k->wall);
 	store_proc_clear(k->boxfd);
 	if (i->on_disk == ON_DISK_FULL && k->row.work && box_restore_files(k, i->images, err) < 0)

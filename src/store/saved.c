@@ -300,7 +300,8 @@ int saved_seal(struct store *s, const struct box_id *id, uint64_t n, bool pack, 
 	auto_saved v = SAVED_NONE;
 	bool changed = false;
 
-	if (open_locked(s, id, n, LOCK_SH, &v, err) < 0)
+	/* without the lock: who wants to remove it need not wait for this, and takes what is made of it along */
+	if (open_locked(s, id, n, 0, &v, err) < 0)
 		return -1;
 	for (size_t i = 0; i < v.n_files; i++) {
 		struct saved_file *f = &v.files[i];
@@ -312,8 +313,9 @@ int saved_seal(struct store *s, const struct box_id *id, uint64_t n, bool pack, 
 		changed = true;
 	}
 	/* nobody reads it while the one takes the other's place; who does is not kept waiting: another time */
-	if (pack && flock(v.lock, LOCK_EX | LOCK_NB) < 0)
-		pack = false;
+	if (flock(v.lock, (pack ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0 &&
+		(!pack || (pack = false, flock(v.lock, LOCK_SH | LOCK_NB) < 0)))
+		return den_fail(err, DEN_CONFLICT, 0, "it is being removed");
 	for (size_t i = 0; pack && i < v.n_files; i++)
 		v.files[i].packed |= v.files[i].size > 65536;
 	if (changed && write_manifest(&v, v.lock, err) < 0)
@@ -359,8 +361,10 @@ static void remove_at(struct store *s, const char *path)
 	auto_fd fd = open_dir(s->fd, path);
 	struct den_err ignored;
 
-	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) /* else somebody loads it: swept later */
-		(void)tree_remove_at(s->fd, path, &ignored);
+	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+		return; /* somebody loads it: swept later */
+	for (int i = 0; i < 5 && tree_remove_at(s->fd, path, &ignored) < 0; i++)
+		; /* saved_seal() may add to it meanwhile */
 }
 
 void saved_remove(struct store *s, const struct box_id *id, uint64_t n)

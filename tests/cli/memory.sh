@@ -30,6 +30,15 @@ kill_keeper() {
 	soon 5 dead "$pid"
 }
 
+# Who holds the lock of a box's directory, without asking anybody.
+holder_of() {
+	awk -v i=":$(stat -c %i "$DEN_STATE/boxes/$1")" '$2 == "FLOCK" && $4 == "WRITE" && index($6, i) { print $5 }' /proc/locks
+}
+
+nobody_keeps() {
+	[ -z "$(holder_of "$1")" ]
+}
+
 #@ root
 test_a_full_checkpoint_leaves_programs_and_streams_alone() {
 	local b n
@@ -254,19 +263,11 @@ test_a_keeper_that_is_killed_while_it_loads_loses_nothing() {
 	for i in 1 2 3 4 5 6; do
 		local keeper n
 		den pause --disk "$b" >/dev/null
+		soon 5 nobody_keeps "$b"
 		"$DEN" resume "$b" >/dev/null 2>&1 &
 		n=$!
-		sleep "0.0$((i * 2 - 1))"
-		keeper=$(python3 - "$DEN_STATE/boxes/$b" <<'P' || :
-import fcntl, os, sys
-# who holds the lock of the box's directory
-ino = os.stat(sys.argv[1]).st_ino
-for line in open("/proc/locks"):
-    f = line.split()
-    if "FLOCK" in f and f[5].endswith(":%d" % ino) and f[3] == "WRITE":
-        print(f[4]); break
-P
-)
+		sleep "0.0$((i + 1))"
+		keeper=$(holder_of "$b")
 		[ -z "$keeper" ] || kill -9 "$keeper" 2>/dev/null || :
 		wait "$n" || :
 		counts "$b" || fail "round $i: it does not count on: $(den inspect "$b")"

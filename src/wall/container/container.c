@@ -181,8 +181,11 @@ void container_stop(struct wall_box *b, bool later)
 	struct pollfd p = { .fd = b->pidfd, .events = POLLIN };
 	struct den_err err;
 
-	if (b->pidfd < 0)
+	if (b->pidfd < 0) {
+		if (b->cg) /* of a load that was cut short: there is no init, but there may be others */
+			(void)cgroup_kill_all(b->cg, &err);
 		return;
+	}
 	if (later) {
 		char path[64];
 

@@ -55,6 +55,7 @@ struct load {
 struct holding {
 	int talk, tmpfs;
 	bool routes;
+	int keepers_end; /* of talk: as long as somebody else has it, the keeper's death is not noticed */
 };
 
 /* What the holder is asked. */
@@ -130,6 +131,7 @@ static int stage_hold(struct launch *l, struct den_err *err)
 
 	(void)err;
 	fd_close(&l->err_fd); /* this is success */
+	close(((struct holding *)l->own)->keepers_end);
 	while (recv(talk, &a, sizeof(a), 0) == (ssize_t)sizeof(a)) {
 		struct den_err e = { 0 };
 
@@ -323,7 +325,7 @@ static int not_yet(pid_t pid, void *user, struct den_err *err)
 static int start_holder(struct load *d, int dirfd, int theirs, struct den_err *err)
 {
 	auto_fd tmpfs = openat(dirfd, "den-tmpfs", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	struct holding h = { theirs, tmpfs, d->notes.routes };
+	struct holding h = { theirs, tmpfs, d->notes.routes, d->talk };
 	struct plan p = *d->plan;
 
 	if (tmpfs < 0)
