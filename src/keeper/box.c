@@ -201,10 +201,14 @@ static void free_now(struct keeper *k)
 	pool_reclaim(k->pool);
 }
 
-/* From DELETING to nothing. */
-static int delete_row(struct keeper *k, struct den_err *err)
+/*
+ * A box that was up goes with its directory: a row that says that it runs and has none is hidden by who lists, and
+ * removed by gc. One that was down would be taken for one that is still there, so its row says DELETING first. Each
+ * write of a row waits for the disk.
+ */
+static int delete_row(struct keeper *k, bool was_up, struct den_err *err)
 {
-	if (k->row_written) {
+	if (k->row_written && !was_up) {
 		k->row.info.state = BOX_DELETING;
 		if (store_put(k->store, &k->row, err) < 0)
 			return -1;
@@ -226,7 +230,7 @@ static int delete_row(struct keeper *k, struct den_err *err)
 
 int box_delete(struct keeper *k, struct den_err *err)
 {
-	bool named = k->row.info.spec.name;
+	bool named = k->row.info.spec.name, up = box_is_up(k);
 	int r;
 
 	if (k->gone)
@@ -234,15 +238,15 @@ int box_delete(struct keeper *k, struct den_err *err)
 	k->gone = true; /* before box_down(), which would delete a throwaway box itself */
 	loop_timer_clear(&k->late_row);
 	loop_timer_clear(&k->owner_gone);
-	if (box_is_up(k)) {
+	if (up) {
 		bool written = k->row_written;
 
-		k->row_written = false; /* no need to write STOPPED first: DELETING says more */
+		k->row_written = false; /* no need to write STOPPED first */
 		box_down(k, NULL);
 		k->row_written = written;
 	}
 	store_hold(k->store); /* opened once */
-	r = delete_row(k, err);
+	r = delete_row(k, up, err);
 	store_let_go(k->store);
 	if (r < 0)
 		return -1;

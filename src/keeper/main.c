@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -466,14 +465,6 @@ static int clean_process(void)
 	return 0;
 }
 
-/* Nobody waits for what is left to do: who is waited for comes first. A kernel that shares time by session has
- * a number of its own for that; it is no harm where it has not. */
-static void step_back(void)
-{
-	(void)setpriority(PRIO_PROCESS, 0, 10);
-	(void)file_write_at(AT_FDCWD, "/proc/self/autogroup", "10", NULL);
-}
-
 static int keeper_run(struct keeper *k, const char *state, const char *id, struct den_err *err)
 {
 	struct box_id box;
@@ -530,7 +521,6 @@ int keeper_main(const char *state, const char *id)
 	if ((k->sweep.when || k->sweep_due) && !k->gone)
 		(void)home_sweep(k, &err); /* of a rollback a moment ago */
 	if (k->in_trash) {
-		step_back();
 		k->ops->release(&k->wall);
 		home_remove(k);
 		(void)box_empty_trash(k->store, &k->id, &err);

@@ -5,7 +5,8 @@
  *  1. A box that was acknowledged has a row in the database, committed and synced before.
  *  2. A directory boxes/ID without a row is a box that was never acknowledged, or a throwaway one
  *     in its first moments: with its lock free it is nobody's, and swept.
- *  3. A row in state DELETING is finished by whoever finds it with the lock free.
+ *  3. A row in state DELETING is finished by whoever finds it with the lock free. A row
+ *     whose boxes/ID is gone is a box that was deleted, but for the last step.
  *  4. names/NAME and ids/N are claims: symbolic links to an id, made before the row and removed
  *     after it. A claim whose boxes/ID is gone is free.
  */

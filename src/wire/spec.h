@@ -78,8 +78,8 @@ void box_spec_free(struct box_spec *s);
  *   PAUSED, on disk -> RUNNING  box_wake()
  *   RUNNING, PAUSED -> STOPPED  box_down()  no process left; the file system stays
  *   STOPPED  -> RUNNING   box_up()
- *   any      -> DELETING  box_delete()      written first, so that a crash here is finished by gc
- *   DELETING -> (none)    box_delete()
+ *   STOPPED  -> DELETING  box_delete()      written first, so that a crash here is finished by gc
+ *   DELETING, RUNNING, PAUSED -> (none)  box_delete()  its directory goes, then its row
  */
 enum box_state {
 	BOX_CREATING,
