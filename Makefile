@@ -21,7 +21,7 @@ PREFIX ?= /usr/local
 
 MESON = meson setup
 NINJA = ninja --quiet
-SANITIZE = -Dstatic=false -Db_sanitize=address,undefined -Db_lundef=false
+SANITIZE = -Dstatic=false -Doptimization=0 -Db_sanitize=address,undefined -Db_lundef=false
 
 export ASAN_OPTIONS ?= detect_leaks=1:abort_on_error=1
 export UBSAN_OPTIONS ?= halt_on_error=1:print_stacktrace=1
