@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include <time.h>
 
 #include "change.h"
 #include "clock.h"
@@ -625,13 +626,22 @@ TEST(text_diff_puts_together_what_belongs_together)
 		}
 }
 
+/* Processor time: what others do on the machine does not count. */
+static int64_t used_ns(void)
+{
+	struct timespec t;
+
+	CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) == 0);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
 TEST(text_diff_of_hostile_texts_is_bounded)
 {
 	unsigned seed = 3;
 	auto_buf x = { 0 }, y = { 0 };
 
 	for (unsigned alphabet = 2; alphabet <= 200000; alphabet *= 10) {
-		int64_t start = clock_mono_ns();
+		int64_t start = used_ns();
 		struct text_lines a, b;
 		struct text_hunk *h;
 
@@ -641,7 +651,7 @@ TEST(text_diff_of_hostile_texts_is_bounded)
 		text_split(y.p, y.len, &b);
 		text_number((struct text_lines *[]){ &a, &b }, 2);
 		CHECK(text_diff(&a, &b, &h) > 0);
-		CHECK(clock_mono_ns() - start < 20000000000LL);
+		CHECK(used_ns() - start < 20000000000LL);
 		text_lines_free(&a);
 		text_lines_free(&b);
 		free(h);
