@@ -75,7 +75,7 @@ test_what_waits_for_long_work_is_done_in_order() {
 }
 
 # Eight who ask and never read would leave no room for anybody else.
-#@ root user timeout=120
+#@ root user timeout=120 waits
 test_an_answer_that_nobody_reads_ends() {
 	local b pid
 	b=$(box)

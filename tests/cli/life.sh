@@ -83,6 +83,7 @@ test_stdout_and_stderr_stay_apart() {
 	is stderr "$err" two
 }
 
+#@ root user waits
 test_output_without_newline_arrives() {
 	den run -- printf abc >o
 	is size "$(stat -c %s o)" 3
@@ -101,7 +102,7 @@ test_every_byte_passes_unchanged() {
 	cmp in e
 }
 
-#@ root user timeout=90
+#@ root user timeout=90 waits
 test_200_megabytes_to_a_slow_reader_need_no_memory() {
 	local b k i most=0 kb p
 	b=$(box)
@@ -473,7 +474,7 @@ test_wait_returns_when_the_box_stops() {
 	wait
 }
 
-#@ root
+#@ root waits
 test_pause_holds_every_process_and_resume_lets_it_go_on() {
 	local b a c
 	b=$(box)

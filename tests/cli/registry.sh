@@ -255,6 +255,7 @@ test_a_flipped_bit_is_refused_and_nothing_kept() {
 	is layers "$(layers_kept dst)" 0
 }
 
+#@ root user waits
 test_lies_are_refused_and_nothing_kept() {
 	local case repo want words
 	liar
@@ -305,7 +306,7 @@ test_lies_are_refused_and_nothing_kept() {
 	want_err_has 'sent something else'
 }
 
-#@ root user timeout=90
+#@ root user timeout=90 waits
 test_what_may_pass_by_itself_is_tried_again() {
 	local began
 	liar

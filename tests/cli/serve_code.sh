@@ -30,7 +30,7 @@ test_sdk_has_contexts_of_its_own() {
 	part contexts
 }
 
-#@ root timeout=150
+#@ root timeout=150 waits
 test_sdk_gives_up_kills_and_loses_nothing_else() {
 	part trouble
 }

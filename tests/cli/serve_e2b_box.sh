@@ -29,7 +29,7 @@ test_background_commands_can_be_found_fed_and_left() {
 	part background
 }
 
-#@ root
+#@ root waits
 test_deadlines_end_the_whole_tree_and_silence_is_filled() {
 	part timeouts
 }

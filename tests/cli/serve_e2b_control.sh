@@ -51,7 +51,7 @@ test_lists_are_filtered_and_come_in_pages() {
 	part list
 }
 
-#@ root
+#@ root waits
 test_a_timeout_kills_or_pauses() {
 	part expiry
 }

@@ -32,10 +32,10 @@ test_huge_heads_are_refused_in_bounded_memory() { raw huge_heads; }
 #@ root
 test_json_deep_large_broken_is_refused() { raw jsons; }
 
-#@ root
+#@ root waits
 test_clients_that_trickle_their_headers_are_cut() { raw slow_clients; }
 
-#@ root timeout=120
+#@ root timeout=120 waits
 test_clients_that_trickle_their_body_are_cut() { raw slow_body; }
 
 #@ root
@@ -80,7 +80,7 @@ test_unix_socket() { raw unix_socket; }
 #@ root
 test_probes_and_metrics() { raw probes; }
 
-#@ root
+#@ root waits
 test_the_server_itself_refuses_what_is_ambiguous() {
 	serve_start
 	local port=$PORT

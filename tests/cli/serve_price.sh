@@ -11,7 +11,7 @@ deviation() {
 		v["prices"].get("gib_out", 0) * r["net_out"] / 2**30)) for r in v["usage"])'
 }
 
-#@ root
+#@ root waits
 test_cost_is_what_was_used_times_its_price() {
 	local b sum
 	serve_start --price cpu-hour=3600 --price gib-hour=0.5 --price gib-out=9 --price gib-disk-hour=0.25 --currency EUR

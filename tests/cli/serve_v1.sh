@@ -59,13 +59,13 @@ test_v1_organisations_see_their_own_alone() {
 	v1 secrets keys_and_organisations
 }
 
-#@ root
+#@ root waits
 test_v1_events_and_usage() {
 	serve_start
 	v1 events events_of_keepers usage
 }
 
-#@ root
+#@ root waits
 test_v1_usage_survives_a_restart_and_counts_what_was_used_meanwhile() {
 	local b cpu
 	serve_start
@@ -115,7 +115,7 @@ test_v1_what_was_acknowledged_survives_kill_9_of_the_server() {
 
 source "$TESTS/gate/kit.sh"
 
-#@ root net
+#@ root net waits
 test_v1_what_went_over_the_network_is_in_journal_events_and_usage() {
 	local b
 	net_up
