@@ -55,7 +55,6 @@ struct load {
 struct holding {
 	int talk, tmpfs;
 	bool routes;
-	int keepers_end; /* of talk: as long as somebody else has it, the keeper's death is not noticed */
 };
 
 /* What the holder is asked. */
@@ -123,6 +122,20 @@ static int stage_tmpfs(struct launch *l, struct den_err *err)
 	return tmpfs_unpack(((struct holding *)l->own)->tmpfs, err);
 }
 
+/* The keeper's descriptors are not for us: its lock must go with it, and so must its end of our socket. */
+static void close_others(struct launch *l, int *talk)
+{
+	int *kept[] = { talk, &l->proc_file_fd[0], &l->proc_file_fd[1] };
+
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+		if (*kept[i] >= 0)
+			*kept[i] = fcntl(*kept[i], F_DUPFD_CLOEXEC, 16);
+	for (size_t i = 0; i < ARRAY_SIZE(kept); i++)
+		if (*kept[i] >= 0)
+			*kept[i] = dup2(*kept[i], 3 + (int)i);
+	fd_close_from(3 + (int)ARRAY_SIZE(kept));
+}
+
 /* Last: answers until it is told that all is done, or the keeper is gone. Does not return. */
 static int stage_hold(struct launch *l, struct den_err *err)
 {
@@ -130,8 +143,7 @@ static int stage_hold(struct launch *l, struct den_err *err)
 	struct ask a;
 
 	(void)err;
-	fd_close(&l->err_fd); /* this is success */
-	close(((struct holding *)l->own)->keepers_end);
+	close_others(l, &talk); /* the report pipe, too: that is success */
 	while (recv(talk, &a, sizeof(a), 0) == (ssize_t)sizeof(a)) {
 		struct den_err e = { 0 };
 
@@ -325,7 +337,7 @@ static int not_yet(pid_t pid, void *user, struct den_err *err)
 static int start_holder(struct load *d, int dirfd, int theirs, struct den_err *err)
 {
 	auto_fd tmpfs = openat(dirfd, "den-tmpfs", O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	struct holding h = { theirs, tmpfs, d->notes.routes, d->talk };
+	struct holding h = { theirs, tmpfs, d->notes.routes };
 	struct plan p = *d->plan;
 
 	if (tmpfs < 0)
@@ -375,8 +387,21 @@ static int load_all(struct load *d, int dirfd, struct wall_box *ret, struct den_
 	return r;
 }
 
+/* What a keeper that died while it loaded this box has left: it never ran, and nobody knows it. */
+static void take_apart(const struct plan *p)
+{
+	struct cgroup *cg;
+	struct den_err e;
+
+	if (cgroup_open(p->id, p->tag, &cg, &e) < 0)
+		return;
+	(void)cgroup_kill_all(cg, &e);
+	cgroup_free(cg);
+}
+
 static int load_box(struct load *d, int dirfd, struct wall_box *ret, struct den_err *err)
 {
+	take_apart(d->plan);
 	if (container_memory(err) < 0 || images_notes_read(dirfd, &d->notes, err) < 0 ||
 		container_cgroup(d->plan, ret, &d->cg, err) < 0)
 		return -1;
