@@ -132,6 +132,8 @@ static void child(const struct criu_start *s, int rpc, int runtime, int shim, in
 	fd_close_from(CRIU_FDS_END);
 	for (int sig = 1; sig < 32; sig++)
 		signal(sig, SIG_DFL);
+	if (s->cpus)
+		sched_setaffinity(0, sizeof(*s->cpus), s->cpus);
 	setsid();
 	umask(077);
 	if (s->inside ? become_box_root(CRIU_FD_BOX) < 0 : (drop_rights(), 0))

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -55,6 +56,7 @@ struct criu_start {
 	int images;	      /* directory; -1: none */
 	int init;	      /* process 1's program; -1: none */
 	int kdat;	      /* file in memory */
+	const cpu_set_t *cpus; /* that it may run on; NULL: ours */
 };
 
 struct criu {

@@ -307,10 +307,14 @@ static int run_criu(struct load *d, int dirfd, struct den_err *err)
 	struct criu_start how = { .box = d->holder.pidfd, .inside = true, .group = -1, .images = images, .kdat = kdat,
 		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP, .groups = groups };
 	struct criu c = { 0 };
+	cpu_set_t cpus;
 
 	if (images < 0 || kdat < 0 || (init = open_program(d, err)) < 0)
 		return -1;
 	how.init = init;
+	/* nproc counts what a process may run on, and CRIU does not carry that: the holder has it from its stages */
+	if (sched_getaffinity(d->holder.pid, sizeof(cpus), &cpus) == 0)
+		how.cpus = &cpus;
 	how.group = cgroup_into_fd(d->cg);
 	if (cgroup_join_fds(d->cg, how.group >= 0, groups, &n, err) < 0)
 		return -1;
@@ -430,12 +434,4 @@ int container_load(const struct plan *p, int dirfd, struct wall_box *ret, struct
 	free(ret->note);
 	ret->note = NULL;
 	return den_wrap(err, "load");
-}
-
-int container_outside(struct wall_box *b, int ret[2], struct den_err *err)
-{
-	(void)err;
-	ret[0] = -1;
-	ret[1] = b->cg ? cgroup_memory_fd(b->cg) : -1;
-	return 0;
 }
