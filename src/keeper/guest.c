@@ -171,6 +171,8 @@ static const struct {
 	{ WM_WAIT, NULL, "only looks" },
 	{ WM_PAUSE, NULL, "the box alone" },
 	{ WM_RESUME, NULL, "the box alone" },
+	{ WM_HIBERNATE, NULL, "the box alone" },
+	{ WM_BAKE, NULL, "a template of a box, which boxes alone use" },
 	{ WM_DELETE, NULL, "the box alone" },
 	{ WM_INFO, NULL, "only looks" },
 	{ WM_STATS, NULL, "only looks" },

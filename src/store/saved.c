@@ -8,12 +8,16 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fd.h"
 #include "mem.h"
 #include "parse.h"
 #include "saved_manifest.h"
+
+#define REMOVE_TRIES 200
+#define REMOVE_NAP_NS 10000000L
 
 static void path_of(const struct box_id *id, const char *before, uint64_t n, char out[static 96])
 {
@@ -361,8 +365,14 @@ static void remove_at(struct store *s, const char *path)
 	auto_fd fd = open_dir(s->fd, path);
 	struct den_err ignored;
 
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
-		return; /* somebody loads it: swept later */
+	/* who seals it is done in a moment; who loads it may take longer: then it is swept later */
+	for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+		if (i == REMOVE_TRIES)
+			return;
+		nanosleep(&(struct timespec){ .tv_nsec = REMOVE_NAP_NS }, NULL);
+	}
+	if (fd < 0)
+		return;
 	for (int i = 0; i < 5 && tree_remove_at(s->fd, path, &ignored) < 0; i++)
 		; /* saved_seal() may add to it meanwhile */
 }
