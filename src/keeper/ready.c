@@ -97,6 +97,8 @@ static int template_same(struct keeper *k, struct den_err *err)
 
 	if (!strcmp(name, "empty"))
 		return 0;
+	if (bake_find(k->store, name, &(struct box_id){ { 0 } }))
+		return den_fail(err, DEN_CONFLICT, 0, "the template '%.60s' has programs now", name);
 	if (!strcmp(name, "host")) {
 		if (template_open(k->store->fd, k->store->path, name, ids == IDS_MAPPED, ids != IDS_SINGLE, NULL, NULL, &t,
 			    err) < 0)
@@ -287,6 +289,9 @@ static int make(struct keeper *k, const struct wire_frame *f, bool guest, struct
 	only_shape(s);
 	if (create_settle(k, s, err) < 0 || gate_fits(k, s, err) < 0)
 		return -1;
+	if (bake_find(k->store, s->template_name, &(struct box_id){ { 0 } }))
+		return den_fail(err, DEN_UNSUPPORTED, 0, "'%.60s' has programs that run: its boxes are made when they are asked for",
+			s->template_name);
 	k->row.info.generation = s->policy || s->policy_name;
 	k->ops = wall_find(s->wall, err);
 	if (!k->ops || box_id_make(&k->id, err) < 0)

@@ -36,7 +36,7 @@ bool shape_of(const struct box_spec *s, struct shape *ret, struct buf *text)
 	bool given = s->pids && !(s->flags & BOX_PIDS_DEFAULT);
 
 	/* A throwaway box belongs to one connection from its first moment on; a port outside is one box's alone. */
-	if (s->from || s->publish || (s->flags & BOX_EPHEMERAL))
+	if (s->from || s->publish || (s->flags & (BOX_EPHEMERAL | BOX_FULL | BOX_SEED)))
 		return false;
 	line(b, "den", DEN_VERSION_TEXT);
 	line(b, "template", or_else(s->template_name, "host"));

@@ -262,3 +262,17 @@ test_twenty_creates_at_once_in_a_new_state_directory_all_work() {
 	is "boxes" "$(cat id.* | sort -u | wc -l)" 20
 	is "boxes that ls shows" "$(boxes | wc -l)" 20
 }
+
+#@ root
+test_boxes_of_a_template_with_programs_are_made_when_asked_for() {
+	local b
+	b=$(den create)
+	try den template bake tool --from "$b" --full
+	[ "$rc" = 0 ] || skip "programs cannot be saved here: $err"
+	try den pool warm tool=1
+	want_err_has 'has programs'
+	is "ready" "$(ready_count)" 0
+	den create --template tool >/dev/null
+	remove_all
+	den template rm tool
+}
