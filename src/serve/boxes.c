@@ -139,8 +139,9 @@ static int fork_check(const struct quota *q, const struct den_box_info *i, struc
 		"fork it with a key without that quota, or make a box with limits");
 }
 
-int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
-	struct den_box **ret, struct den_err *err)
+/* saved NULL: files alone */
+static int fork_box(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
+	struct den_box **ret, struct den_saved **saved, struct den_err *err)
 {
 	const struct who *w = req_who(r);
 	struct den_box_spec s = over ? *over : (struct den_box_spec){ .size = sizeof(s) };
@@ -166,7 +167,7 @@ int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const str
 	res = fork_check(&w->quota, info, err) < 0 || index_reserve(w, &use, err) < 0 ? refused(r) : 0;
 	if (res == 0) {
 		turnstile_enter(&making, w->org);
-		res = den_box_fork_as(box, ref, &s, ret, err);
+		res = saved ? den_box_fork_full(box, ref, &s, ret, saved, err) : den_box_fork_as(box, ref, &s, ret, err);
 		turnstile_leave(&making, w->org);
 		index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels ? s.labels : info->labels);
 	}
@@ -174,12 +175,16 @@ int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const str
 	return res;
 }
 
-int boxes_fork(struct req *r, struct den_box *box, const char *ref, const char *name, struct den_box **ret,
-	struct den_err *err)
+int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
+	struct den_box **ret, struct den_err *err)
 {
-	struct den_box_spec s = { .size = sizeof(s), .name = name };
+	return fork_box(r, box, ref, over, ret, NULL, err);
+}
 
-	return boxes_fork_as(r, box, ref, &s, ret, err);
+int boxes_fork_full(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
+	struct den_box **ret, struct den_saved **saved, struct den_err *err)
+{
+	return fork_box(r, box, ref, over, ret, saved, err);
 }
 
 int boxes_delete(struct req *r, struct den_box *box, struct den_err *err)

@@ -9,6 +9,7 @@
 #include "http.h"
 
 struct den_box_spec;
+struct den_saved;
 
 /* ref: id, or (who's own) name. Opens it after checking that it is who's. Ownership comes from the index. */
 int boxes_open(struct req *r, const char *ref, struct den_box **ret, struct den_err *err);
@@ -16,12 +17,12 @@ int boxes_open(struct req *r, const char *ref, struct den_box **ret, struct den_
 int boxes_open_any(struct req *r, const char *id, struct den_box **ret, struct den_err *err);
 /* Checks quotas, sets owner ("ORG/KEY"), creates, puts it into the index. */
 int boxes_create(struct req *r, const struct den_box_spec *spec, struct den_box **ret, struct den_err *err);
-/* Forks; the same checks. ref NULL: now */
-int boxes_fork(struct req *r, struct den_box *box, const char *ref, const char *name, struct den_box **ret,
-	struct den_err *err);
-/* The same with more of its own (den_box_fork_as()); owner and quotas are seen to here. */
+/* Forks, with more of its own (den_box_fork_as()); owner and quotas are seen to here. ref NULL: now */
 int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
 	struct den_box **ret, struct den_err *err);
+/* With its programs (den_box_fork_full()). den_saved_free() *saved */
+int boxes_fork_full(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
+	struct den_box **ret, struct den_saved **saved, struct den_err *err);
 /* Deletes with force, ends streams of it (REQ_KICK). */
 int boxes_delete(struct req *r, struct den_box *box, struct den_err *err);
 /* who's boxes, fresh. den_box_infos_free() */

@@ -89,6 +89,8 @@ static inline void json_decref_cb(json_t **j) { json_decref(*j); }
 #define auto_json __attribute__((cleanup(json_decref_cb))) json_t
 static inline void box_close_cb(struct den_box **b) { den_box_close(*b); }
 #define auto_box __attribute__((cleanup(box_close_cb))) struct den_box
+static inline void saved_free_cb(struct den_saved **s) { den_saved_free(*s); }
+#define auto_saved __attribute__((cleanup(saved_free_cb))) struct den_saved
 int http_status(enum den_code code); /* the one place that maps them */
 /* The status for a failure of this request: http_status(), or a better one that is known from where it failed
  * (401 no key, 405, 413, 414, 429, 503). For dialect->fail. */

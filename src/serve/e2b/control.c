@@ -1,6 +1,7 @@
 /* A box's life: making it, its deadline, pausing, waking, ending. */
 #include "e2b_parts.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,22 +178,36 @@ static void start_command(struct den_box *box, const struct e2b_template *t)
 			err.msg);
 }
 
-/* One call to den. A host that cannot enforce limits says so once; then we do without. */
+/* One call to den. A host that cannot put programs on disk, or cannot enforce limits, says so once; then we do
+ * without: programs are held in memory instead, and what limits there are is the host's. */
 static int box_make(
 	struct req *r, struct den_box_spec *spec, struct den_box **ret, struct den_err *err)
 {
-	static bool no_limits;
+	static atomic_bool no_disk, no_limits;
+	bool disk = *spec->on_expire == 'p', limits = spec->cpu_milli || spec->memory; /* "pause-disk" */
 
-	if (no_limits)
+	if (disk && no_disk) {
+		spec->on_expire = "pause";
+		disk = false;
+	}
+	if (no_limits) {
 		spec->cpu_milli = spec->memory = 0;
-	if (boxes_create(r, spec, ret, err) == 0)
-		return 0;
-	if (err->code != DEN_UNSUPPORTED || (!spec->cpu_milli && !spec->memory))
-		return -1;
-	spec->cpu_milli = spec->memory = 0;
-	if (boxes_create(r, spec, ret, err) < 0)
-		return -1;
-	no_limits = true;
+		limits = false;
+	}
+	while (boxes_create(r, spec, ret, err) < 0) {
+		if (err->code != DEN_UNSUPPORTED || (!disk && !limits))
+			return -1;
+		if (disk) {
+			log_line("warn", "e2b", "sandboxes that are paused stay in memory: %s", err->msg);
+			spec->on_expire = "pause";
+			no_disk = true;
+			disk = false;
+		} else {
+			spec->cpu_milli = spec->memory = 0;
+			no_limits = true;
+			limits = false;
+		}
+	}
 	return 0;
 }
 
@@ -240,7 +255,7 @@ static int create(struct req *r, uint64_t timeout, struct den_err *err)
 			    .memory = t.memory ? t.memory : limits_default.memory,
 			    .expires_ms = clock_wall_ms() + (int64_t)c.timeout * 1000,
 			    .on_expire = !c.auto_pause	       ? "delete"
-					 : c.auto_pause_memory ? "pause"
+					 : c.auto_pause_memory ? "pause-disk"
 							       : "stop" },
 		    &box, err) < 0)
 		return -1;
@@ -415,6 +430,19 @@ int e2b_refreshes(struct req *r, struct den_err *err)
 	return set_deadline(r, duration, true, err);
 }
 
+/* On disk with its programs, where that can be done here; else they are held in memory. What could not be kept is in
+ * the log: the call has no place for it. */
+static int put_away(struct den_box *box, struct den_err *err)
+{
+	auto_saved *saved = NULL;
+
+	if (den_box_pause_disk(box, &saved, err) < 0)
+		return err->code == DEN_UNSUPPORTED ? den_box_pause(box, err) : -1;
+	for (const char *const *l = saved->lost; l && *l; l++)
+		log_line("info", "e2b", "pause of %s: %s", den_box_id(box), *l);
+	return 0;
+}
+
 int e2b_pause(struct req *r, struct den_err *err)
 {
 	auto_json *body = NULL;
@@ -431,7 +459,7 @@ int e2b_pause(struct req *r, struct den_err *err)
 	if (paused)
 		return e2b_error(r, 409, "Sandbox \"%.40s\" is already paused", req_arg(r, "id"));
 	disk_only = json_is_false(json_object_get(body, "memory"));
-	status = disk_only ? den_box_stop(box, GRACE_MS, err) : den_box_pause(box, err);
+	status = disk_only ? den_box_stop(box, GRACE_MS, err) : put_away(box, err);
 	if (status < 0)
 		return -1;
 	boxes_set_state(den_box_id(box), disk_only ? "stopped" : "paused");

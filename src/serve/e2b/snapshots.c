@@ -1,7 +1,7 @@
 /*
- * Snapshots and forks. Both are of the disk: a box that begins from one has the files, not the programs, and
- * the start command of its template runs again. A snapshot is a template of den with a row that says which box
- * it is from.
+ * Snapshots and forks. Both have the programs of the box in them, where the host can save those; else a box that begins
+ * from one has the files, and the start command of its template runs again. A snapshot is a template of den with a row
+ * that says which box it is from.
  */
 #include "e2b_parts.h"
 
@@ -171,21 +171,63 @@ static json_t *fork_failure(const struct req *r, const struct den_err *err)
 		json_text(buf_str(&said)));
 }
 
-static json_t *fork_one(struct req *r, struct den_box *box, const struct den_box_info *i,
-	const char *ref, uint64_t timeout_s)
+/* Where the programs can be copied they are, else the files alone; then the template's start command runs anew. */
+struct forking {
+	struct den_box *box;
+	const struct den_box_info *i;
+	uint64_t timeout_s;
+	bool files; /* alone */
+	char ref[24]; /* the instant that all of them are of; "": not yet */
+};
+
+static int fork_full(struct req *r, struct forking *f, const struct den_box_spec *over, struct den_box **ret,
+	struct den_err *err)
 {
-	const char *id = e2b_label(i, "e2b.template"), *traffic = e2b_label(i, "den.traffic");
+	auto_saved *saved = NULL;
+
+	if (boxes_fork_full(r, f->box, *f->ref ? f->ref : NULL, over, ret, &saved, err) < 0)
+		return -1;
+	if (saved && !*f->ref)
+		snprintf(f->ref, sizeof(f->ref), "%llu", (unsigned long long)saved->number);
+	return 0;
+}
+
+static int fork_files(struct req *r, struct forking *f, const struct den_box_spec *over, struct den_box **ret,
+	struct den_err *err)
+{
+	uint64_t number;
+
+	if (!*f->ref) {
+		if (den_checkpoint(f->box, "forked", &number, err) < 0)
+			return -1;
+		snprintf(f->ref, sizeof(f->ref), "%llu", (unsigned long long)number);
+	}
+	if (boxes_fork_as(r, f->box, f->ref, over, ret, err) < 0)
+		return -1;
+	e2b_start_command(r, *ret, f->i);
+	return 0;
+}
+
+static json_t *fork_one(struct req *r, struct forking *f)
+{
+	const char *id = e2b_label(f->i, "e2b.template"), *traffic = e2b_label(f->i, "den.traffic");
 	struct den_box_spec over = { .size = sizeof(over),
-		.on_expire = i->on_expire,
-		.expires_ms = clock_wall_ms() + (int64_t)timeout_s * 1000 };
+		.on_expire = f->i->on_expire,
+		.expires_ms = clock_wall_ms() + (int64_t)f->timeout_s * 1000 };
 	auto_box *made = NULL;
 	struct den_err err;
+	int res = -1;
 
-	if (boxes_fork_as(r, box, ref, &over, &made, &err) < 0)
+	if (!f->files) {
+		res = fork_full(r, f, &over, &made, &err);
+		f->files = res < 0 && err.code == DEN_UNSUPPORTED && !*f->ref;
+	}
+	if (f->files)
+		res = fork_files(r, f, &over, &made, &err);
+	if (res < 0)
 		return fork_failure(r, &err);
-	e2b_start_command(r, made, i);
 	return json_pack("{s:o}", "sandbox",
-		e2b_sandbox_json(den_box_id(made), id ? id : i->template_name,
+		e2b_sandbox_json(den_box_id(made), id ? id : f->i->template_name,
 			traffic && !strcmp(traffic, "private")));
 }
 
@@ -205,23 +247,17 @@ int e2b_fork(struct req *r, struct den_err *err)
 	auto_json *body = NULL;
 	auto_box *box = NULL;
 	struct den_box_info *i;
-	char ref[24];
-	uint64_t number;
+	struct forking f = { 0 };
 	json_t *out;
 
 	if (req_json(r, &body, err) < 0 ||
 		fields_get(body, fields, ARRAY_SIZE(fields), false, &a, err) < 0 ||
 		e2b_open(r, &box, err) < 0 || den_box_info(box, &i, err) < 0)
 		return -1;
-	/* all of them begin as the box is at one instant */
-	if (den_checkpoint(box, "forked", &number, err) < 0) {
-		den_box_infos_free(i, 1);
-		return -1;
-	}
-	snprintf(ref, sizeof(ref), "%llu", (unsigned long long)number);
+	f = (struct forking){ .box = box, .i = i, .timeout_s = a.timeout, .files = e2b_stopped(i) };
 	out = json_array();
 	for (uint64_t k = 0; k < a.count; k++)
-		json_array_append_new(out, fork_one(r, box, i, ref, a.timeout));
+		json_array_append_new(out, fork_one(r, &f));
 	den_box_infos_free(i, 1);
 	return req_reply_json(r, 201, out);
 }

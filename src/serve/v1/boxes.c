@@ -119,7 +119,7 @@ struct create {
 	bool ttl_given;
 };
 
-const char *const v1_words_expire[] = { "delete", "pause", "stop", NULL };
+const char *const v1_words_expire[] = { "delete", "pause", "pause-disk", "stop", NULL };
 static const char *const words_history[] = { "on", "manual", "off", NULL };
 static const char *const words_net[] = { "none", NULL };
 
@@ -394,35 +394,27 @@ int v1_box_delete(struct req *r, struct den_err *err)
 	return req_reply_empty(r, 204);
 }
 
-/* ---- start, stop, pause, resume ---- */
+/* ---- start, stop, resume ---- */
 
-static int change(struct req *r, int (*fn)(struct den_box *box, struct den_err *err),
-	const char *state, struct den_err *err)
+static int run(struct req *r, int (*fn)(struct den_box *box, struct den_err *err), struct den_err *err)
 {
 	auto_box *box = NULL;
 
 	if (!QUERY(r, err) || v1_no_body(r, err) < 0 || v1_box(r, &box, err) < 0 ||
 		fn(box, err) < 0)
 		return -1;
-	boxes_set_state(den_box_id(box), state);
-	if (strcmp(state, "running"))
-		boxes_kick(den_box_id(box));
+	boxes_set_state(den_box_id(box), "running");
 	return v1_reply_box(r, 200, box, err);
 }
 
 int v1_box_start(struct req *r, struct den_err *err)
 {
-	return change(r, den_box_start, "running", err);
-}
-
-int v1_box_pause(struct req *r, struct den_err *err)
-{
-	return change(r, den_box_pause, "paused", err);
+	return run(r, den_box_start, err);
 }
 
 int v1_box_resume(struct req *r, struct den_err *err)
 {
-	return change(r, den_box_resume, "running", err);
+	return run(r, den_box_resume, err);
 }
 
 int v1_box_stop(struct req *r, struct den_err *err)

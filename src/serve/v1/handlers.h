@@ -13,11 +13,14 @@ HANDLER(v1_box_patch);
 HANDLER(v1_box_delete);
 HANDLER(v1_box_start);
 HANDLER(v1_box_stop);
-HANDLER(v1_box_pause);
 HANDLER(v1_box_resume);
 HANDLER(v1_box_lease);
 HANDLER(v1_box_stats);
 HANDLER(v1_box_ps);
+/* memory.c */
+HANDLER(v1_box_pause);
+HANDLER(v1_box_hibernate);
+HANDLER(v1_bake);
 /* execs.c, exec_stream.c, terminal.c */
 HANDLER(v1_execs_start);
 HANDLER(v1_execs_list);

@@ -1,4 +1,5 @@
 /* /v1/boxes/{box}: checkpoints, tags, rollback, undo, fork, merge, prune, commit. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,8 @@ static json_t *checkpoint_json(const struct den_checkpoint *c)
 	json_object_set_new(o, "tags", tags_json(c->tags));
 	json_object_set_new(o, "origin", v1_text(c->origin));
 	json_object_set_new(o, "size", v1_count(c->size));
+	json_object_set_new(o, "full", json_boolean(c->full));
+	json_object_set_new(o, "memory", v1_count(c->memory));
 	return o;
 }
 
@@ -65,18 +68,31 @@ int v1_checkpoints_list(struct req *r, struct den_err *err)
 	return req_reply_json(r, 200, o);
 }
 
+struct checkpoint_args {
+	const char *message;
+	bool full;
+};
+
 int v1_checkpoint_make(struct req *r, struct den_err *err)
 {
-	static const struct field table[] = { { "message", FIELD_TEXT, 0, FIELD_NULL,
-		.max = 4096 } };
+	static const struct field table[] = {
+		{ "message", FIELD_TEXT, offsetof(struct checkpoint_args, message), FIELD_NULL, .max = 4096 },
+		{ "full", FIELD_BOOL, offsetof(struct checkpoint_args, full) },
+	};
+	struct checkpoint_args a = { 0 };
+	auto_saved *saved = NULL;
 	auto_json *body = NULL;
 	auto_box *box = NULL;
-	const char *message = NULL;
 	uint64_t number;
 
 	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
-		fields_get(body, table, 1, true, &message, err) < 0 || v1_box(r, &box, err) < 0 ||
-		den_checkpoint(box, message, &number, err) < 0)
+		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 || v1_box(r, &box, err) < 0)
+		return -1;
+	if (a.full)
+		return den_checkpoint_full(box, a.message, &saved, err) < 0
+			       ? -1
+			       : req_reply_json(r, 201, v1_saved_json(saved));
+	if (den_checkpoint(box, a.message, &number, err) < 0)
 		return -1;
 	return req_reply_json(r, 201, json_pack("{sI}", "number", (json_int_t)number));
 }
@@ -108,18 +124,25 @@ int v1_tag_delete(struct req *r, struct den_err *err)
 
 /* ---- back ---- */
 
+struct rollback_args {
+	const char *ref;
+	bool disk;
+};
+
 int v1_rollback(struct req *r, struct den_err *err)
 {
-	static const struct field table[] = { { "ref", FIELD_TEXT, 0, FIELD_MUST, .min = 1,
-		.max = 128 } };
+	static const struct field table[] = {
+		{ "ref", FIELD_TEXT, offsetof(struct rollback_args, ref), FIELD_MUST, .min = 1, .max = 128 },
+		{ "disk", FIELD_BOOL, offsetof(struct rollback_args, disk) },
+	};
+	struct rollback_args a = { 0 };
 	auto_json *body = NULL;
 	auto_box *box = NULL;
-	const char *ref = NULL;
 	uint64_t before;
 
 	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
-		fields_get(body, table, 1, true, &ref, err) < 0 || v1_box(r, &box, err) < 0 ||
-		den_rollback(box, ref, &before, err) < 0)
+		fields_get(body, table, ARRAY_SIZE(table), true, &a, err) < 0 || v1_box(r, &box, err) < 0 ||
+		(a.disk ? den_rollback_disk : den_rollback)(box, a.ref, &before, err) < 0)
 		return -1;
 	return req_reply_json(r, 200, json_pack("{sI}", "before", (json_int_t)before));
 }
@@ -143,7 +166,7 @@ int v1_undo(struct req *r, struct den_err *err)
 struct fork_args {
 	const char *ref, *name, *expires, *on_expire;
 	uint64_t count, ttl_ms;
-	bool ttl_given;
+	bool ttl_given, full;
 	int64_t expires_ms; /* 0: as its box */
 };
 
@@ -151,6 +174,7 @@ static const struct field fork_fields[] = {
 	{ "ref", FIELD_TEXT, offsetof(struct fork_args, ref), FIELD_NULL, .min = 1, .max = 128 },
 	{ "name", FIELD_TEXT, offsetof(struct fork_args, name), FIELD_NULL, .min = 1, .max = 64 },
 	{ "count", FIELD_U64, offsetof(struct fork_args, count), .min = 1, .max = 100 },
+	{ "full", FIELD_BOOL, offsetof(struct fork_args, full) },
 	{ "expires", FIELD_TEXT, offsetof(struct fork_args, expires), 0, .min = 1, .max = 40 },
 	{ "ttl_ms", FIELD_U64, offsetof(struct fork_args, ttl_ms), 0, .min = 1, .max = V1_FOREVER,
 		.given = FIELD_GIVEN(struct fork_args, ttl_given) },
@@ -170,8 +194,34 @@ static int fork_time(struct fork_args *a, struct den_err *err)
 	return 0;
 }
 
-static int fork_one(struct req *r, struct den_box *box, const struct fork_args *a, json_t *into,
-	struct den_err *err)
+/* Of the programs that run now, the first fork makes a checkpoint; the others are of the same one. */
+struct forks {
+	struct den_box *box;
+	const char *ref;
+	char number[24];
+	struct den_saved *saved; /* full alone */
+};
+
+static int fork_make(struct req *r, const struct fork_args *a, const struct den_box_spec *over, struct forks *f,
+	struct den_box **ret, struct den_err *err)
+{
+	struct den_saved *saved = NULL;
+
+	if (!a->full)
+		return boxes_fork_as(r, f->box, f->ref, over, ret, err);
+	if (boxes_fork_full(r, f->box, f->ref, over, ret, &saved, err) < 0)
+		return -1;
+	if (saved && !f->saved) {
+		f->saved = saved;
+		snprintf(f->number, sizeof(f->number), "%llu", (unsigned long long)saved->number);
+		f->ref = f->number;
+	} else {
+		den_saved_free(saved);
+	}
+	return 0;
+}
+
+static int fork_one(struct req *r, const struct fork_args *a, struct forks *f, json_t *into, struct den_err *err)
 {
 	struct den_box_spec over = {
 		.size = sizeof(over), .expires_ms = a->expires_ms, .on_expire = a->on_expire
@@ -183,7 +233,7 @@ static int fork_one(struct req *r, struct den_box *box, const struct fork_args *
 	if (a->name && auth_name(req_who(r), a->name, &name, err) < 0)
 		return -1;
 	over.name = name;
-	if (boxes_fork_as(r, box, a->ref, &over, &made, err) < 0 || den_box_info(made, &i, err) < 0)
+	if (fork_make(r, a, &over, f, &made, err) < 0 || den_box_info(made, &i, err) < 0)
 		return -1;
 	json_array_append_new(into, v1_box_json(r, i));
 	den_box_infos_free(i, 1);
@@ -211,6 +261,8 @@ int v1_fork(struct req *r, struct den_err *err)
 	auto_json *body = NULL, *made = json_array();
 	auto_box *box = NULL;
 	struct fork_args a = { .count = 1 };
+	struct forks f = { 0 };
+	int res = 0;
 
 	if (!QUERY(r, err) || req_json(r, &body, err) < 0 ||
 		fields_get(body, fork_fields, ARRAY_SIZE(fork_fields), true, &a, err) < 0)
@@ -221,13 +273,18 @@ int v1_fork(struct req *r, struct den_err *err)
 			(unsigned long long)a.count);
 	if (fork_time(&a, err) < 0 || v1_box(r, &box, err) < 0)
 		return -1;
-	for (uint64_t i = 0; i < a.count; i++) {
-		if (fork_one(r, box, &a, made, err) < 0) {
-			fork_undo(r, made);
-			return -1;
-		}
-	}
-	return req_reply_json(r, 201, json_pack("{sO}", "boxes", made));
+	f.box = box;
+	f.ref = a.ref;
+	for (uint64_t i = 0; i < a.count && res == 0; i++)
+		res = fork_one(r, &a, &f, made, err);
+	if (res < 0)
+		fork_undo(r, made);
+	else if (f.saved)
+		req_reply_json(r, 201, json_pack("{sO so}", "boxes", made, "saved", v1_saved_json(f.saved)));
+	else
+		req_reply_json(r, 201, json_pack("{sO}", "boxes", made));
+	den_saved_free(f.saved);
+	return res;
 }
 
 /* ---- merge ---- */

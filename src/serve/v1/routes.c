@@ -23,6 +23,7 @@ static const struct route routes[] = {
 	{ "POST", B "/start", v1_box_start, AUTH_KEY, BODY, "boxes" },
 	{ "POST", B "/stop", v1_box_stop, AUTH_KEY, BODY, "boxes" },
 	{ "POST", B "/pause", v1_box_pause, AUTH_KEY, BODY, "boxes" },
+	{ "POST", B "/hibernate", v1_box_hibernate, AUTH_KEY, BODY, "boxes" },
 	{ "POST", B "/resume", v1_box_resume, AUTH_KEY, BODY, "boxes" },
 	{ "POST", B "/lease", v1_box_lease, AUTH_KEY, BODY, "boxes" },
 	{ "GET", B "/stats", v1_box_stats, AUTH_KEY, 0, "read" },
@@ -61,6 +62,7 @@ static const struct route routes[] = {
 	{ "POST", B "/merge", v1_merge, AUTH_KEY, BODY, "boxes" },
 	{ "POST", B "/prune", v1_prune, AUTH_KEY, BODY, "boxes" },
 	{ "POST", B "/commit", v1_commit, AUTH_KEY, BODY, "templates" },
+	{ "POST", B "/bake", v1_bake, AUTH_KEY, BODY, "templates" },
 	{ "GET", B "/diff", v1_diff, AUTH_KEY, 0, "read" },
 
 	{ "GET", B "/policy", v1_policy_get, AUTH_KEY, 0, "read" },

@@ -18,7 +18,7 @@ bool v1_flag(const struct req *r, const char *name, bool *ret,
 
 /* ---- a box's time ---- */
 #define V1_FOREVER (1ULL << 52) /* the most milliseconds */
-extern const char *const v1_words_expire[]; /* "delete" "pause" "stop" */
+extern const char *const v1_words_expire[]; /* "delete" "pause" "pause-disk" "stop" */
 
 /* ---- values ---- */
 json_t *v1_text(const char *s); /* NULL: null */
@@ -33,6 +33,7 @@ json_t *v1_map(const char *const *v); /* "K=V" each */
 int v1_time_parse(const char *text, int64_t *ret_ms,
 	struct den_err *err); /* RFC 3339, or Unix milliseconds */
 json_t *v1_result(const struct den_exec_result *res); /* how an exec ended */
+json_t *v1_saved_json(const struct den_saved *s); /* a full checkpoint */
 json_t *v1_error(const struct req *r, const struct den_err *err);
 
 /* ---- the box of the path ---- */
