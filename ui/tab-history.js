@@ -2,8 +2,8 @@
 import { boxPath, call, get, getAll, listOf, post, raw } from './api.js';
 import { announce, busy, button, h, icon, put, svg, toast } from './dom.js';
 import { ago, bytes, full } from './format.js';
-import { on, refreshBox } from './store.js';
-import { forkBox } from './view-boxes.js';
+import { on, refreshBox, store } from './store.js';
+import { forkBox, lostToast, programsChoice } from './view-boxes.js';
 import { confirm, dialog, failed, field } from './widgets.js';
 
 const ROW = 46,
@@ -128,15 +128,23 @@ export function historyTab(panel, box, signal) {
 	const say1 = (text) =>
 		dialog({
 			title: text,
-			body: field(
-				'Message',
-				h('input', { name: 'message', autocomplete: 'off', maxlength: 500 }),
-				'What this point is; may be left empty'
+			body: h(
+				'div',
+				{},
+				field(
+					'Message',
+					h('input', { name: 'message', autocomplete: 'off', maxlength: 500 }),
+					'What this point is; may be left empty'
+				),
+				store.boxes.get(box.id)?.state === 'running' ? programsChoice('With the programs that run') : null
 			),
 			submit: 'Make',
 			run: async (v) => {
-				await post(boxPath(box.id, '/checkpoints'), v.message ? { message: v.message } : {});
-				toast('Checkpoint made');
+				const made = await post(boxPath(box.id, '/checkpoints'), {
+					...(v.message ? { message: v.message } : {}),
+					...(v.full ? { full: true } : {})
+				});
+				lostToast('Checkpoint made', made);
 				picked = null;
 				await load();
 			}
@@ -192,6 +200,7 @@ export function historyTab(panel, box, signal) {
 					h('b', { class: 'mono' }, `#${c.number}`),
 					h('span', { class: `kind kind-${c.kind}` }, c.kind),
 					c.head ? h('span', { class: 'kind here' }, 'here') : null,
+					c.full ? h('span', { class: 'kind' }, 'programs') : null,
 					tagsOf(c).map((t) => h('span', { class: 'chip' }, icon('tag'), t))
 				),
 				h(
@@ -265,7 +274,9 @@ export function historyTab(panel, box, signal) {
 	function rollback(c) {
 		confirm({
 			title: `Roll back to checkpoint ${c.number}?`,
-			text: 'Programs stop, the files are as they were then, and the box starts again. What is now becomes a checkpoint, so this can be undone.',
+			text: c.full
+				? 'Programs stop; files and programs are as they were then. The files of now become a checkpoint, so those can be had back.'
+				: 'Programs stop, the files are as they were then, and the box starts again. What is now becomes a checkpoint, so this can be undone.',
 			submit: 'Roll back',
 			run: async () => {
 				await post(boxPath(box.id, '/rollback'), { ref: String(c.number) });
@@ -373,7 +384,7 @@ export function historyTab(panel, box, signal) {
 					h(
 						'p',
 						{ class: 'quiet' },
-						[full(c.created), c.size ? bytes(c.size) : null, c.origin ? `from ${c.origin}` : null]
+						[full(c.created), c.size ? bytes(c.size) : null, c.full ? `programs: ${bytes(c.memory ?? 0)}` : null, c.origin ? `from ${c.origin}` : null]
 							.filter(Boolean)
 							.join(' · ')
 					)
@@ -381,7 +392,7 @@ export function historyTab(panel, box, signal) {
 				h(
 					'div',
 					{ class: 'row' },
-					button('Fork', { icon: 'fork' }, () => forkBox(box, c.number)),
+					button('Fork', { icon: 'fork' }, () => forkBox(box, c.number, c.full)),
 					button('Roll back', { icon: 'back' }, () => rollback(c)),
 					button('Tag', { icon: 'tag' }, () => tagDialog(c))
 				)

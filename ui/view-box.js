@@ -11,6 +11,7 @@ import {
 	meter,
 	netOf,
 	sparkline,
+	stateOf,
 	statePill,
 	stopBox
 } from './view-boxes.js';
@@ -119,9 +120,9 @@ class Top {
 			this.labelText = labels;
 			put(this.labels, labelChips(b, 4));
 		}
-		if (this.shown !== b.state) {
-			if (this.shown) announce(`${boxName(b)} is ${b.state}`);
-			this.shown = b.state;
+		if (this.shown !== stateOf(b)) {
+			if (this.shown) announce(`${boxName(b)} is ${stateOf(b)}`);
+			this.shown = stateOf(b);
 			put(this.state, statePill(b));
 			const had = this.acts.contains(document.activeElement);
 			const quick = (label, name, what, words) => {

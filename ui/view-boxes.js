@@ -6,8 +6,27 @@ import { boxName, isUp, on, refresh, sortBoxes, store, want } from './store.js';
 import { cell, confirm, dialog, empty, field, menuButton, rovingRows, row, snippet, table } from './widgets.js';
 
 /* ---- pieces that the page of one box has, too ---- */
+/* A paused box may be in memory, on disk with its programs, or on disk with its files alone. */
+export const stateOf = (b) => (b.on_disk ? (b.hibernated ? 'hibernated' : 'on disk') : b.state);
 export function statePill(b) {
-	return h('span', { class: 'state', data: { state: b.state } }, h('span', { class: 'dot' }), h('span', {}, b.state));
+	return h(
+		'span',
+		{ class: 'state', data: { state: b.state } },
+		h('span', { class: 'dot' }),
+		h('span', {}, stateOf(b))
+	);
+}
+/* "With its programs": a choice in a dialog; tells what came of it. */
+export const programsChoice = (label) =>
+	h(
+		'label',
+		{ class: 'check' },
+		h('input', { type: 'checkbox', name: 'full' }),
+		h('span', {}, label)
+	);
+export function lostToast(words, saved) {
+	const lost = saved?.lost ?? [];
+	toast(lost.length ? `${words}, without: ${lost.join('; ')}` : words);
 }
 
 export function sparkline() {
@@ -88,9 +107,9 @@ export function labelChips(b, max = 3) {
 }
 
 /* ---- what can be done with a box ---- */
-export async function act(b, what, words) {
-	await post(boxPath(b.id, `/${what}`));
-	toast(`${boxName(b)} ${words}`);
+export async function act(b, what, words, body) {
+	const got = await post(boxPath(b.id, `/${what}`), body);
+	lostToast(`${boxName(b)} ${words}`, got?.saved);
 	await refresh();
 }
 
@@ -117,7 +136,17 @@ export function stopBox(b) {
 	});
 }
 
-export function forkBox(b, ref) {
+export function hibernateBox(b) {
+	confirm({
+		title: `Hibernate ${boxName(b)}?`,
+		text: 'All its processes end; its files stay. Whoever uses it next starts it again.',
+		submit: 'Hibernate',
+		run: () => act(b, 'hibernate', 'hibernated')
+	});
+}
+
+/* programs: the checkpoint has them; of the present, whether some can be running. */
+export function forkBox(b, ref, programs = b.state === 'running') {
 	const name = h('input', {
 		name: 'name',
 		autocomplete: 'off',
@@ -128,15 +157,21 @@ export function forkBox(b, ref) {
 	dialog({
 		title: ref === undefined ? `Fork ${boxName(b)}` : `Fork from checkpoint ${ref}`,
 		text: 'A new box that begins with these files. This one goes on untouched.',
-		body: field('Name of the new box', name, 'a–z 0–9 . _ - · may be left empty'),
+		body: h(
+			'div',
+			{},
+			field('Name of the new box', name, 'a–z 0–9 . _ - · may be left empty'),
+			programs ? programsChoice('With its programs as they run') : null
+		),
 		submit: 'Fork',
 		run: async (v) => {
 			const made = await post(boxPath(b.id, '/fork'), {
 				...(ref === undefined ? {} : { ref: String(ref) }),
-				...(v.name ? { name: v.name } : {})
+				...(v.name ? { name: v.name } : {}),
+				...(v.full ? { full: true } : {})
 			});
 			const box = listOf(made, 'boxes')[0] ?? made?.box ?? made;
-			toast(`Forked into ${boxName(box)}`);
+			lostToast(`Forked into ${boxName(box)}`, made?.saved);
 			await refresh();
 			if (box?.id) location.hash = `#/boxes/${box.id}`;
 		}
@@ -144,9 +179,13 @@ export function forkBox(b, ref) {
 }
 
 export function boxActions(b, after) {
-	const run = (what, words) => () => act(b, what, words).catch(complain);
+	const run = (what, words, body) => () => act(b, what, words, body).catch(complain);
 	return [
 		b.state === 'running' ? { label: 'Pause', icon: 'pause', run: run('pause', 'paused') } : null,
+		b.state === 'running'
+			? { label: 'Pause to disk', icon: 'pause', run: run('pause', 'is on disk', { disk: true }) }
+			: null,
+		b.state === 'running' ? { label: 'Hibernate…', icon: 'stop', run: () => hibernateBox(b) } : null,
 		b.state === 'paused' ? { label: 'Resume', icon: 'play', run: run('resume', 'resumed') } : null,
 		b.state === 'stopped' ? { label: 'Start', icon: 'play', run: run('start', 'started') } : null,
 		{ label: 'Fork…', icon: 'fork', run: () => forkBox(b) },
@@ -293,8 +332,8 @@ class Row {
 		say(this.name, boxName(b));
 		say(this.id, [b.template ?? 'host', b.name ? b.id : null].filter(Boolean).join(' · '));
 		this.id.title = this.id.textContent;
-		if (this.shown !== b.state) {
-			this.shown = b.state;
+		if (this.shown !== stateOf(b)) {
+			this.shown = stateOf(b);
 			put(this.state, statePill(b));
 		}
 		this.state.title = b.reason ?? '';
@@ -327,7 +366,7 @@ class Row {
 }
 
 function matches(b, words) {
-	const text = [b.id, b.name, b.state, b.template, ownerOf(b), ...labelsOf(b).map(([k, v]) => `${k}=${v}`)]
+	const text = [b.id, b.name, b.state, stateOf(b), b.template, ownerOf(b), ...labelsOf(b).map(([k, v]) => `${k}=${v}`)]
 		.join(' ')
 		.toLowerCase();
 	return words.every((w) => text.includes(w));
