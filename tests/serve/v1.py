@@ -2,7 +2,7 @@
 import os, sys, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import v1_boxes, v1_files, v1_org  # each adds its tests to the table
+import v1_boxes, v1_files, v1_memory, v1_org  # each adds its tests to the table
 from kit import Api
 from v1_kit import tests
 

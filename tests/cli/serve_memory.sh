@@ -1,0 +1,62 @@
+# Boxes with their programs on disk, through the server: E2B's SDK (tests/serve/e2b_memory.mjs), /v1, the page.
+source "$TESTS/serve/kit.sh"
+
+# Where the host cannot save programs, it says so, and that is why a test is skipped.
+can_save() {
+	local b
+	b=$(den create --history manual)
+	if ! den checkpoint --full "$b" >/dev/null 2>"$TMP/why"; then
+		den rm -f "$b"
+		skip "programs cannot be saved here: $(head -n 1 "$TMP/why")"
+	fi
+	den rm -f "$b"
+}
+
+base_template() {
+	local b
+	b=$(den create --history manual)
+	den exec "$b" -- sh -c 'id -u user >/dev/null 2>&1 || useradd -m -s /bin/bash user; mkdir -p /home/user && chown user: /home/user'
+	den template create base --from "$b" --user user --workdir /home/user >/dev/null
+	den rm -f "$b"
+}
+
+part() {
+	can_save
+	base_template
+	serve_start
+	export DEN
+	node_run e2b_memory.mjs "$1"
+}
+
+#@ root timeout=180
+test_paused_sandbox_is_on_disk_and_comes_back_with_its_programs() {
+	part pause
+}
+
+#@ root timeout=180
+test_who_comes_to_a_sandbox_on_disk_wakes_it_if_it_was_made_so() {
+	part wake
+}
+
+#@ root timeout=180
+test_fork_of_a_sandbox_has_its_programs_and_the_first_goes_on() {
+	part fork
+}
+
+#@ root timeout=180
+test_snapshot_of_a_sandbox_has_its_programs() {
+	part snapshot
+}
+
+#@ root timeout=180
+test_v1_keeps_programs_on_disk() {
+	can_save
+	serve_start
+	SERVER_PID=$(server_pid) /usr/bin/python3 "$TESTS/serve/v1.py" pause_to_disk full_checkpoints_and_forks idle_goes_to_disk baked_templates
+}
+
+#@ root user
+test_v1_hibernates_anywhere_and_says_what_it_cannot() {
+	serve_start
+	SERVER_PID=$(server_pid) /usr/bin/python3 "$TESTS/serve/v1.py" hibernate what_cannot_be_saved_is_told
+}
