@@ -54,7 +54,7 @@ static int list_one(const struct box_row *row, void *user, struct den_err *err)
 			return 0; /* goes in this very moment */
 		if (store_proc_get(boxfd, &proc, &pidfd))
 			info.init_pid = (uint64_t)proc.pid;
-		else if (!has_keeper(boxfd))
+		else if (!info.on_disk && !has_keeper(boxfd))
 			info.state = BOX_STOPPED;
 	}
 	info.keeper_pid = 0;

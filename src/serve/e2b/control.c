@@ -251,8 +251,8 @@ static int create(struct req *r, uint64_t timeout, struct den_err *err)
 			    .policy = net.policy,
 			    .mounts = volumes.mounts,
 			    .n_mounts = volumes.n,
-			    .cpu_milli = t.cpu_milli ? t.cpu_milli : limits_default.cpu_milli,
-			    .memory = t.memory ? t.memory : limits_default.memory,
+			    .cpu_milli = t.baked ? 0 : t.cpu_milli ? t.cpu_milli : limits_default.cpu_milli,
+			    .memory = t.baked ? 0 : t.memory ? t.memory : limits_default.memory,
 			    .expires_ms = clock_wall_ms() + (int64_t)c.timeout * 1000,
 			    .on_expire = !c.auto_pause	       ? "delete"
 					 : c.auto_pause_memory ? "pause-disk"

@@ -90,7 +90,9 @@ struct e2b_template {
 	char *id; /* as clients know it */
 	char *start, *user; /* command that runs in each box of it; NULL: none */
 	uint64_t cpu_milli, memory; /* 0: not said */
+	bool baked; /* its boxes begin with programs running, and with the limits that those had */
 };
+bool e2b_template_baked(const struct den_template *t);
 void e2b_template_free(struct e2b_template *t);
 #define auto_template __attribute__((cleanup(e2b_template_free))) struct e2b_template
 /* DEN_NOT_FOUND in E2B's words. What is found is remembered for a while. */

@@ -117,6 +117,7 @@ static struct e2b_template template_copy(const struct e2b_template *t)
 		.id = copy(t->id),
 		.start = copy(t->start),
 		.user = copy(t->user),
+		.baked = t->baked,
 		.cpu_milli = t->cpu_milli,
 		.memory = t->memory };
 }
@@ -182,6 +183,11 @@ static void config_read(const struct den_template *d, struct e2b_template *t)
 		t->memory = 0;
 }
 
+bool e2b_template_baked(const struct den_template *t)
+{
+	return t->id && !strncmp(t->id, "b-", 2);
+}
+
 static int template_load(
 	struct req *r, const char *stored, struct e2b_template *t, struct den_err *err)
 {
@@ -190,6 +196,7 @@ static int template_load(
 	if (den_template_get(req_den(r), stored, &d, err) < 0)
 		return -1;
 	config_read(d, t);
+	t->baked = e2b_template_baked(d);
 	den_templates_free(d, 1);
 	t->stored = mem_strdup(stored);
 	return 0;

@@ -30,7 +30,28 @@ static char *config_of(const struct den_template *t)
 	return t->config ? mem_strdup(t->config) : NULL;
 }
 
-static int snapshot_make(
+/* A template with programs is known by the box that keeps them. */
+static bool is_baked(struct req *r, const char *stored)
+{
+	struct den_template *t;
+	bool baked;
+
+	if (den_template_get(req_den(r), stored, &t, NULL) < 0)
+		return false;
+	baked = e2b_template_baked(t);
+	den_templates_free(t, 1);
+	return baked;
+}
+
+/* With its programs. One of the same name is replaced, as one of files is. */
+static int snapshot_full(struct req *r, struct den_box *box, const char *stored, struct den_err *err)
+{
+	if (is_baked(r, stored) && den_template_remove(req_den(r), stored, true, err) < 0)
+		return -1;
+	return den_template_bake(box, NULL, stored, err);
+}
+
+static int snapshot_files(
 	struct req *r, struct den_box *box, const char *stored, struct den_err *err)
 {
 	struct den_box_info *i;
@@ -57,6 +78,16 @@ static int snapshot_make(
 		den_templates_free(t, 1);
 	den_box_infos_free(i, 1);
 	return status;
+}
+
+/* Where programs cannot be saved here, or under this name, it has the files. */
+static int snapshot_make(struct req *r, struct den_box *box, const char *stored, struct den_err *err)
+{
+	const char *state = boxes_state(den_box_id(box));
+
+	if ((!state || strcmp(state, "stopped")) && snapshot_full(r, box, stored, err) == 0)
+		return 0;
+	return snapshot_files(r, box, stored, err);
 }
 
 static void name_random(char out[static 32])

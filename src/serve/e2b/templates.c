@@ -314,7 +314,8 @@ int e2b_template_delete(struct req *r, struct den_err *err)
 		of = seen(req_who(r), t[i].name, &len, &tag);
 		if (!of || len != strlen(name) || strncmp(of, name, len) ||
 			(one && strcmp(tag, own_tag)) ||
-			!auth_name_seen(req_who(r), t[i].name, false) || strlen(t[i].id) != 64)
+			!auth_name_seen(req_who(r), t[i].name, false) ||
+			(strlen(t[i].id) != 64 && !e2b_template_baked(&t[i]))) /* "host" */
 			continue;
 		status = e2b_template_writable(req_who(r), t[i].name, err);
 		if (status == 0)
