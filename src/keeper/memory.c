@@ -238,7 +238,11 @@ static void seal_later(struct keeper *k, uint64_t number, bool pack)
 			_exit(1);
 		k->store->fd = SEAL_FD;
 		fd_close_from(SEAL_FD + 1);
-		_exit(saved_seal(k->store, &k->id, number, pack, &ignored) < 0);
+		(void)saved_seal(k->store, &k->id, number, pack, &ignored);
+		/* who deleted the box meanwhile could not remove what we were writing */
+		if (place_box(k->store->fd, &k->id, &pid, &ignored) < 0 && ignored.code == DEN_NOT_FOUND)
+			saved_remove_but(k->store, &k->id, NULL, NULL);
+		_exit(0);
 	}
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
