@@ -55,6 +55,7 @@ struct criu_start {
 	int n_groups, group;  /* and the one for clone3(), or -1 */
 	int images;	      /* directory; -1: none */
 	int init;	      /* process 1's program; -1: none */
+	int watches;	      /* file in memory; -1: none */
 	int kdat;	      /* file in memory */
 	const cpu_set_t *cpus; /* that it may run on; NULL: ours */
 };

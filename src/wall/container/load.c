@@ -304,7 +304,7 @@ static int run_criu(struct load *d, int dirfd, struct den_err *err)
 	auto_fd images = open_images(d->plan, dirfd, err), init = -1, kdat = criu_kdat(d->plan, true, err);
 	auto_buf opts = { 0 }, answer = { 0 };
 	int groups[CGROUP_MAX_FDS], n = 0, r;
-	struct criu_start how = { .box = d->holder.pidfd, .inside = true, .group = -1, .images = images, .kdat = kdat,
+	struct criu_start how = { .box = d->holder.pidfd, .inside = true, .group = -1, .watches = -1, .images = images, .kdat = kdat,
 		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP, .groups = groups };
 	struct criu c = { 0 };
 	cpu_set_t cpus;

@@ -26,6 +26,7 @@
 #include "sockets.h"
 #include "strv.h"
 #include "tmpfs.h"
+#include "watches.h"
 
 #define PROCESSES_MAX 800
 #define GHOST_MAX (256U << 20) /* bytes of a file that is open and has no name */
@@ -219,6 +220,21 @@ static void save_options(struct buf *b, const char *init)
 	pb_put_str(b, CRIU_OPT_EXTERNAL, init);
 }
 
+/* Where CRIU is to look for what is watched. */
+static void watch_options(struct buf *b, const char *lines)
+{
+	for (const char *end, *path; (end = strchr(lines, '\n')); lines = end + 1) {
+		auto_buf p = { 0 };
+
+		path = strchr(lines, '/');
+		if (!path || path > end)
+			continue;
+		buf_addstr(&p, "/" WATCH_MARK);
+		buf_add(&p, path + 1, (size_t)(end - path - 1));
+		pb_put_bytes(b, CRIU_OPT_IRMAP_PATH, p.p, p.len);
+	}
+}
+
 static int check(struct wall_box *b, const struct plan *p, struct den_err *err)
 {
 	auto_free pid_t *pids = NULL;
@@ -239,10 +255,10 @@ static int check(struct wall_box *b, const struct plan *p, struct den_err *err)
 
 int container_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
-		struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .images = s->dirfd, .keep = !s->stay,
+		struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .watches = -1, .images = s->dirfd, .keep = !s->stay,
 		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWTIME };
-	auto_fd kdat = -1, ipc = -1;
-	auto_buf opts = { 0 }, answer = { 0 };
+	auto_fd kdat = -1, ipc = -1, watches = -1;
+	auto_buf opts = { 0 }, answer = { 0 }, found = { 0 };
 	struct image_notes notes = { 0 };
 	struct save v = { .box = b, .s = s, .notes = &notes, .plan = p, .hold = -1 };
 	char version[24];
@@ -261,6 +277,14 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 	if (notes.ipc) { /* a namespace that is not its own CRIU keeps, with what is in it */
 		how.enter &= ~(unsigned)CLONE_NEWIPC;
 		how.init = ipc;
+	}
+	if (watches_find(b->cg, b->pidfd, &found, err) < 0)
+		return den_wrap(err, "save");
+	if (found.len) {
+		how.watches = watches = memfd_create("watches", MFD_CLOEXEC);
+		if (fd_write_all(watches, found.p, found.len, err) < 0)
+			return -1;
+		watch_options(&opts, buf_str(&found));
 	}
 	if (criu_start(&how, &c, err) < 0)
 		return -1;
