@@ -32,7 +32,7 @@ struct verb {
 	bool program; /* runs one, so its status is den's */
 	/* What each word is, for completion; the last letter goes for all that follow:
 	 * b box, e exec of the box, r checkpoint of it, p BOX:PATH or path, f host file,
-	 * t template, v verb, - anything */
+	 * t template, v verb, w the word "warm", - anything */
 	const char *complete;
 	int (*run)(const struct args *a); /* gives the exit status */
 	const struct verb *const *subs; /* verbs below it, NULL-terminated; then run is NULL */

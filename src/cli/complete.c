@@ -233,6 +233,9 @@ static void offer_word(struct completion *c, const struct verb *v, size_t number
 	case 'v':
 		offer_verbs(c, verbs);
 		break;
+	case 'w':
+		offer(c, "", "warm", "build boxes before somebody asks for them");
+		break;
 	default:
 		if (v->command)
 			buf_addstr(&c->out, ":file\n");

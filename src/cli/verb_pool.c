@@ -138,6 +138,6 @@ const struct verb verb_pool = {
 	.words = "[warm TEMPLATE=N...]",
 	.options = { pool_options, warm_options, options_box, options_net, options_env },
 	.max_words = -1,
-	.complete = "-",
+	.complete = "wt",
 	.run = pool,
 };

@@ -27,9 +27,11 @@ int warm_parse(const char *text, char **ret_template, uint64_t *ret_n, struct de
 	const char *eq = strrchr(text, '=');
 
 	if (!eq || eq == text)
-		return den_fail(err, DEN_INVALID, 0, "'%.60s' is not TEMPLATE=N, like base=4", text);
+		return den_fail(
+			err, DEN_INVALID, 0, "'%.60s' is not TEMPLATE=N, like base=4", text);
 	if (parse_u64(eq + 1, 0, WARM_MAX, ret_n, err) < 0)
-		return den_wrap(err, "how many of '%.*s'", (int)MIN(eq - text, (ptrdiff_t)60), text);
+		return den_wrap(
+			err, "how many of '%.*s'", (int)MIN(eq - text, (ptrdiff_t)60), text);
 	*ret_template = strndup(text, (size_t)(eq - text));
 	return 0;
 }
@@ -61,7 +63,8 @@ int warm_text(struct den *d, struct buf *out, struct den_err *err)
 		size_t count = count_here(all, n, i);
 
 		if (count)
-			buf_addf(&line, "%s%s=%zu", line.len ? " " : "", all[i].template_name, count);
+			buf_addf(&line, "%s%s=%zu", line.len ? " " : "", all[i].template_name,
+				count);
 	}
 	den_box_infos_free(all, n);
 	show_line(out, "ready boxes", n ? buf_str(&line) : "none");
@@ -142,7 +145,8 @@ static int fill(struct den *d, const struct den_box_spec *spec, struct want *w, 
 	return r;
 }
 
-static int fill_all(struct den *d, struct den_box_spec *spec, struct want *wants, size_t n, struct den_err *err)
+static int fill_all(
+	struct den *d, struct den_box_spec *spec, struct want *wants, size_t n, struct den_err *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		spec->template_name = wants[i].template_name;
@@ -163,11 +167,13 @@ static int tell(const struct args *a, const struct want *wants, size_t n)
 		const struct want *w = &wants[i];
 
 		if (!a->json) {
-			buf_addf(&out, "%s: %llu ready", w->template_name, (unsigned long long)w->ready);
+			buf_addf(&out, "%s: %llu ready", w->template_name,
+				(unsigned long long)w->ready);
 			if (w->made)
 				buf_addf(&out, ", %llu made", (unsigned long long)w->made);
 			if (w->dropped)
-				buf_addf(&out, ", %llu thrown away", (unsigned long long)w->dropped);
+				buf_addf(
+					&out, ", %llu thrown away", (unsigned long long)w->dropped);
 			buf_addstr(&out, "\n");
 			continue;
 		}
@@ -185,7 +191,8 @@ static int tell(const struct args *a, const struct want *wants, size_t n)
 }
 
 /* Until somebody ends it. What cannot be made now may be in a while: it is told once, and tried again. */
-static int stay(const struct args *a, struct den *d, struct den_box_spec *spec, struct want *wants, size_t n)
+static int stay(const struct args *a, struct den *d, struct den_box_spec *spec, struct want *wants,
+	size_t n)
 {
 	struct timespec t = { .tv_sec = LOOK_MS / 1000 };
 	bool told = false;
@@ -219,15 +226,20 @@ static int read_wants(const struct args *a, struct want *wants, size_t n, struct
 static int check(const struct args *a, struct den_err *err)
 {
 	if (a->none && a->n_words > 1)
-		return den_fail(err, DEN_INVALID, 0, "--none throws all away; leave out '%.60s' or it", a->words[1]);
+		return den_fail(err, DEN_INVALID, 0,
+			"--none throws all away; leave out '%.60s' or it", a->words[1]);
 	if (!a->none && a->n_words < 2)
-		return den_fail(err, DEN_INVALID, 0, "how many of which template? Like 'den pool warm host=4', or --none");
+		return den_fail(err, DEN_INVALID, 0,
+			"how many of which template? Like 'den pool warm host=4', or --none");
 	if (a->none && a->stay)
-		return den_fail(err, DEN_INVALID, 0, "--run keeps boxes ready; there is nothing to keep with --none");
+		return den_fail(err, DEN_INVALID, 0,
+			"--run keeps boxes ready; there is nothing to keep with --none");
 	if (a->template_name)
-		return den_fail(err, DEN_INVALID, 0, "the template is said as TEMPLATE=N; leave out --template");
+		return den_fail(err, DEN_INVALID, 0,
+			"the template is said as TEMPLATE=N; leave out --template");
 	if (a->name)
-		return den_fail(err, DEN_INVALID, 0, "a name is one box's: it is given with 'den create'");
+		return den_fail(
+			err, DEN_INVALID, 0, "a name is one box's: it is given with 'den create'");
 	return 0;
 }
 
@@ -257,14 +269,16 @@ static int warm(const struct args *a, struct want *wants, size_t n)
 	struct den_err err = { 0 };
 	int status;
 
-	if (check(a, &err) < 0 || read_wants(a, wants, n, &err) < 0 || box_args_make(a, &b, &err) < 0)
+	if (check(a, &err) < 0 || read_wants(a, wants, n, &err) < 0 ||
+		box_args_make(a, &b, &err) < 0)
 		return cli_fail(a, &err, "see 'den pool --help'");
 	if (cli_open(a, &s.den, &err) < 0)
 		return cli_fail(a, &err, NULL);
 	if (a->none)
 		return warm_none(a, s.den);
 	if (fill_all(s.den, &b.spec, wants, n, &err) < 0)
-		return cli_fail(a, &err, err.code == DEN_NOT_FOUND ? "'den template ls' lists templates" : NULL);
+		return cli_fail(a, &err,
+			err.code == DEN_NOT_FOUND ? "'den template ls' lists templates" : NULL);
 	status = tell(a, wants, n);
 	if (status)
 		return status;

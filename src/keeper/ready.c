@@ -31,9 +31,9 @@
 #include "shape.h"
 #include "strv.h"
 
-#define LOOK_MS 5000	 /* so often it is looked whether its mark is there ... */
-#define LOOKS_FIT 12	 /* ... and every so many times, whether it still is what would be made */
-#define COMING_MS 500	 /* between taking the mark and connecting there is nothing to wait for */
+#define LOOK_MS 5000 /* so often it is looked whether its mark is there ... */
+#define LOOKS_FIT 12 /* ... and every so many times, whether it still is what would be made */
+#define COMING_MS 500 /* between taking the mark and connecting there is nothing to wait for */
 #define OWN_MARK "ready" /* in boxes/ID; the mark is another link to it */
 #define MARK_MAX (1U << 20)
 
@@ -83,7 +83,8 @@ static bool program_is_gone(void)
 	char path[4096];
 	ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
 
-	return n > (ssize_t)sizeof(gone) && !memcmp(path + n - (sizeof(gone) - 1), gone, sizeof(gone) - 1);
+	return n > (ssize_t)sizeof(gone) &&
+	       !memcmp(path + n - (sizeof(gone) - 1), gone, sizeof(gone) - 1);
 }
 
 /* The template's name leads to what this box stands on. With the lock, until the row names it. */
@@ -98,10 +99,11 @@ static int template_same(struct keeper *k, struct den_err *err)
 	if (!strcmp(name, "empty"))
 		return 0;
 	if (bake_find(k->store, name, &(struct box_id){ { 0 } }))
-		return den_fail(err, DEN_CONFLICT, 0, "the template '%.60s' has programs now", name);
+		return den_fail(
+			err, DEN_CONFLICT, 0, "the template '%.60s' has programs now", name);
 	if (!strcmp(name, "host")) {
-		if (template_open(k->store->fd, k->store->path, name, ids == IDS_MAPPED, ids != IDS_SINGLE, NULL, NULL, &t,
-			    err) < 0)
+		if (template_open(k->store->fd, k->store->path, name, ids == IDS_MAPPED,
+			    ids != IDS_SINGLE, NULL, NULL, &t, err) < 0)
 			return -1;
 		same = !strcmp(t.version, k->row.version);
 		template_free(&t);
@@ -111,7 +113,8 @@ static int template_same(struct keeper *k, struct den_err *err)
 			return -1;
 		same = !strcmp(id, k->row.version);
 	}
-	return same ? 0 : den_fail(err, DEN_CONFLICT, 0, "the template '%.60s' is another now", name);
+	return same ? 0
+		    : den_fail(err, DEN_CONFLICT, 0, "the template '%.60s' is another now", name);
 }
 
 static int still_fits(struct keeper *k, struct den_err *err)
@@ -120,7 +123,9 @@ static int still_fits(struct keeper *k, struct den_err *err)
 		return den_fail(err, DEN_CONFLICT, 0, "another den is installed now");
 	if (template_same(k, err) < 0)
 		return -1;
-	return ground_print(k) == k->ready->print ? 0 : den_fail(err, DEN_CONFLICT, 0, "what it stands on was made anew");
+	return ground_print(k) == k->ready->print
+		       ? 0
+		       : den_fail(err, DEN_CONFLICT, 0, "what it stands on was made anew");
 }
 
 /* ---- the mark ---- */
@@ -140,7 +145,8 @@ static int mark_put(struct keeper *k, struct den_err *err)
 
 	if (mkdirat(k->store->fd, PLACE_READY, 0700) < 0 && errno != EEXIST)
 		return den_fail_sys(err, errno, "make '%s'", PLACE_READY);
-	for (int i = 0; i < 10; i++) { /* who takes the last of a shape away may take its folder, too */
+	for (int i = 0; i < 10;
+		i++) { /* who takes the last of a shape away may take its folder, too */
 		snprintf(path, sizeof(path), PLACE_READY "/%s", k->ready->shape.hex);
 		if (mkdirat(k->store->fd, path, 0700) < 0 && errno != EEXIST)
 			return den_fail_sys(err, errno, "make '%s'", path);
@@ -270,7 +276,8 @@ static int gate_fits(struct keeper *k, const struct box_spec *s, struct den_err 
 	if (policy_parse(text, strlen(text), &p, err) < 0)
 		return -1;
 	if (p->n_secrets || p->identity.n_adds || p->trust)
-		return den_fail(err, DEN_UNSUPPORTED, 0, "a box whose policy grants secrets or tokens, or trusts an authority, "
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"a box whose policy grants secrets or tokens, or trusts an authority, "
 			"is made when it is asked for");
 	return 0;
 }
@@ -285,12 +292,14 @@ static int make(struct keeper *k, const struct wire_frame *f, bool guest, struct
 	k->row.pending = -1;
 	if (!shape_of(s, &k->ready->shape, NULL))
 		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"no box can be ready for that: forks, throwaway boxes and published ports are made when asked for");
+			"no box can be ready for that: forks, throwaway boxes and published ports "
+			"are made when asked for");
 	only_shape(s);
 	if (create_settle(k, s, err) < 0 || gate_fits(k, s, err) < 0)
 		return -1;
 	if (bake_find(k->store, s->template_name, &(struct box_id){ { 0 } }))
-		return den_fail(err, DEN_UNSUPPORTED, 0, "'%.60s' has programs that run: its boxes are made when they are asked for",
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"'%.60s' has programs that run: its boxes are made when they are asked for",
 			s->template_name);
 	k->row.info.generation = s->policy || s->policy_name;
 	k->ops = wall_find(s->wall, err);
@@ -394,7 +403,8 @@ static int claim(struct keeper *k, struct client *c, struct box_spec *want, stru
 		return -1;
 	if (still_fits(k, err) < 0) {
 		throw_away(k);
-		err->code = DEN_NOT_FOUND; /* another may fit: it is the box's fault, not the claim's */
+		err->code =
+			DEN_NOT_FOUND; /* another may fit: it is the box's fault, not the claim's */
 		return -1;
 	}
 	if (want->name && store_claim_name(k->store, want->name, &k->id, err) < 0)
@@ -427,7 +437,8 @@ int req_claim(struct client *c, const struct wire_frame *f, struct buf *out, str
 	if (r < 0) {
 		struct den_err why = *err, ignored;
 
-		if (!k->gone && !mark_there(k) && mark_put(k, &ignored) < 0) /* it fits others as before */
+		if (!k->gone && !mark_there(k) &&
+			mark_put(k, &ignored) < 0) /* it fits others as before */
 			throw_away(k);
 		*err = why;
 		return -1;
@@ -454,8 +465,10 @@ static void marks_each(struct store *s, each_mark fn, void *user)
 	struct dirent *shape, *one;
 
 	while (d && (shape = readdir(d))) {
-		int fd = shape->d_name[0] == '.' ? -1 :
-						   openat(top, shape->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		int fd = shape->d_name[0] == '.'
+				 ? -1
+				 : openat(top, shape->d_name,
+					   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 		DIR *below = fd < 0 ? NULL : fdopendir(fd);
 
 		while (below && (one = readdir(below)))
@@ -502,7 +515,8 @@ static void list_mark(struct store *s, int dir, const char *shape, const char *i
 	wire_put_bytes(o->out, F_RECORD, text, n);
 }
 
-int clerk_ready_list(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+int clerk_ready_list(
+	struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	struct list_out o = { out, &c->conn };
 

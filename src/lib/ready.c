@@ -28,16 +28,20 @@ static int nothing_ready(struct den_err *err)
 }
 
 /* The mark is gone for everybody else when unlinkat() says so to us. */
-static int take_one(struct den *d, int dir, const struct box_id *id, int *ret_fd, struct den_err *err)
+static int take_one(
+	struct den *d, int dir, const struct box_id *id, int *ret_fd, struct den_err *err)
 {
 	auto_fd box = -1;
 
 	if (unlinkat(dir, id->s, 0) < 0)
 		return -1;
-	return place_box(d->fd, id, &box, err) < 0 ? -1 : place_connect(box, PLACE_KEEPER_SOCK, ret_fd, err);
+	return place_box(d->fd, id, &box, err) < 0
+		       ? -1
+		       : place_connect(box, PLACE_KEEPER_SOCK, ret_fd, err);
 }
 
-int ready_take(struct den *d, const char *shape, int *ret_fd, struct box_id *ret_id, struct den_err *err)
+int ready_take(
+	struct den *d, const char *shape, int *ret_fd, struct box_id *ret_id, struct den_err *err)
 {
 	char path[96];
 	struct dirent *de;
@@ -67,7 +71,8 @@ int ready_take(struct den *d, const char *shape, int *ret_fd, struct box_id *ret
 	return 0;
 }
 
-static int take(struct den *d, const char *shape, int *ret_fd, struct box_id *ret_id, struct den_err *err)
+static int take(
+	struct den *d, const char *shape, int *ret_fd, struct box_id *ret_id, struct den_err *err)
 {
 	char text[80];
 	bool started;
@@ -158,7 +163,8 @@ int den_ready_make(struct den *d, const struct den_box_spec *spec, struct den_er
 }
 
 /* Of the records, those of this shape. */
-static int records_like(const struct buf *all, const struct shape *want, struct buf *out, struct den_err *err)
+static int records_like(
+	const struct buf *all, const struct shape *want, struct buf *out, struct den_err *err)
 {
 	struct wire_reader rd = wire_reader(all->p, all->len);
 	struct wire_value v;
@@ -183,15 +189,16 @@ static int shape_like(const struct den_box_spec *like, struct shape *ret, struct
 	struct box_spec s = { 0 };
 	bool fits;
 
-	if (spec_from(like, NULL, false, &req, err) < 0 || box_spec_get(req.p, req.len, &s, err) < 0)
+	if (spec_from(like, NULL, false, &req, err) < 0 ||
+		box_spec_get(req.p, req.len, &s, err) < 0)
 		return -1;
 	fits = shape_of(&s, ret, NULL);
 	box_spec_free(&s);
 	return fits ? 0 : den_fail(err, DEN_UNSUPPORTED, 0, "no box can be ready for that");
 }
 
-int den_ready_list(struct den *d, const struct den_box_spec *like, struct den_box_info **ret, size_t *n,
-	struct den_err *err)
+int den_ready_list(struct den *d, const struct den_box_spec *like, struct den_box_info **ret,
+	size_t *n, struct den_err *err)
 {
 	auto_buf out = { 0 }, some = { 0 };
 	struct den_err unheard;

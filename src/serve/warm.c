@@ -12,11 +12,11 @@
 #include "mem.h"
 #include "parse.h"
 
-#define QUIET_MS 300	 /* nobody made a box for so long */
+#define QUIET_MS 300 /* nobody made a box for so long */
 #define PATIENCE_MS 2000 /* where somebody always does, one is made so often all the same */
 #define RECOUNT_MS 30000 /* some may have gone by themselves */
-#define RETRY_MS 5000	 /* what could not be made */
-#define SHAPES 4	 /* of a template, that are told apart */
+#define RETRY_MS 5000 /* what could not be made */
+#define SHAPES 4 /* of a template, that are told apart */
 #define READY_MAX 1000
 
 /* What is asked for, as far as it decides how a box is built. Texts are its own. */
@@ -29,7 +29,7 @@ struct warm {
 	char *template_name;
 	uint64_t want, ready;
 	struct form forms[SHAPES];
-	int64_t counted_ns;  /* 0: it has to be counted */
+	int64_t counted_ns; /* 0: it has to be counted */
 	int64_t retry_ns;
 	bool told;
 };
@@ -38,7 +38,7 @@ static struct warm warms[WARM_MAX];
 static size_t n_warms;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
-static unsigned making;	  /* requests that make a box now */
+static unsigned making; /* requests that make a box now */
 static int64_t last_made; /* when one was last made for somebody */
 static bool stopping, running;
 static pthread_t thread;
@@ -48,7 +48,8 @@ int warm_parse(const char *text, struct warm_setting *ret, struct den_err *err)
 	const char *eq = strrchr(text, '=');
 
 	if (!eq || eq == text)
-		return den_fail(err, DEN_INVALID, 0, "'%.60s' is not TEMPLATE=N, like base=4", text);
+		return den_fail(
+			err, DEN_INVALID, 0, "'%.60s' is not TEMPLATE=N, like base=4", text);
 	ret->name = text;
 	return parse_u64(eq + 1, 0, READY_MAX, &ret->n, err);
 }
@@ -57,7 +58,8 @@ void warm_set(const struct warm_setting *all, size_t n)
 {
 	for (size_t i = 0; i < n && n_warms < WARM_MAX; i++)
 		warms[n_warms++] = (struct warm){ .want = all[i].n,
-			.template_name = strndup(all[i].name, (size_t)(strrchr(all[i].name, '=') - all[i].name)) };
+			.template_name = strndup(
+				all[i].name, (size_t)(strrchr(all[i].name, '=') - all[i].name)) };
 }
 
 /* ---- what is asked for ---- */
@@ -73,13 +75,14 @@ static bool form_is(const struct form *f, const struct den_box_spec *s)
 
 	return f->weight > 0 && same_text(a->wall, s->wall) && same_text(a->net, s->net) &&
 	       same_text(a->hostname, s->hostname) && same_text(a->history, s->history) &&
-	       same_text(a->policy, s->policy) && a->cpu_milli == s->cpu_milli && a->memory == s->memory &&
-	       a->pids == s->pids && a->disk == s->disk;
+	       same_text(a->policy, s->policy) && a->cpu_milli == s->cpu_milli &&
+	       a->memory == s->memory && a->pids == s->pids && a->disk == s->disk;
 }
 
 static void form_free(struct form *f)
 {
-	const char *const texts[] = { f->spec.wall, f->spec.net, f->spec.hostname, f->spec.history, f->spec.policy };
+	const char *const texts[] = { f->spec.wall, f->spec.net, f->spec.hostname, f->spec.history,
+		f->spec.policy };
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		free((char *)texts[i]);
@@ -95,9 +98,16 @@ static void form_set(struct form *f, const char *template_name, const struct den
 {
 	form_free(f);
 	f->weight = 1;
-	f->spec = (struct den_box_spec){ .size = sizeof(f->spec), .template_name = template_name, .wall = copy(s->wall),
-		.net = copy(s->net), .hostname = copy(s->hostname), .history = copy(s->history),
-		.policy = copy(s->policy), .cpu_milli = s->cpu_milli, .memory = s->memory, .pids = s->pids,
+	f->spec = (struct den_box_spec){ .size = sizeof(f->spec),
+		.template_name = template_name,
+		.wall = copy(s->wall),
+		.net = copy(s->net),
+		.hostname = copy(s->hostname),
+		.history = copy(s->history),
+		.policy = copy(s->policy),
+		.cpu_milli = s->cpu_milli,
+		.memory = s->memory,
+		.pids = s->pids,
 		.disk = s->disk };
 }
 
@@ -134,7 +144,8 @@ static struct form *form_most(struct warm *w)
 /* Ports, folders, a name that is the host name: no two boxes are asked for like that. */
 static bool one_of_many(const struct den_box_spec *s)
 {
-	return !s->ephemeral && !s->n_mounts && !s->publish && !s->policy_name && !s->hostname && !s->name;
+	return !s->ephemeral && !s->n_mounts && !s->publish && !s->policy_name && !s->hostname &&
+	       !s->name;
 }
 
 void warm_asked(const struct den_box_spec *s)
@@ -185,7 +196,8 @@ static void await_quiet(void)
 	for (;;) {
 		int64_t now = clock_mono_ns();
 
-		if (stopping || now >= until || (!making && now - last_made >= QUIET_MS * NS_PER_MS))
+		if (stopping || now >= until ||
+			(!making && now - last_made >= QUIET_MS * NS_PER_MS))
 			return;
 		nap(50);
 	}

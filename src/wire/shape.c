@@ -25,7 +25,9 @@ static uint64_t history_of(const struct box_spec *s)
 	uint64_t h = s->history == HISTORY_DEFAULT ? HISTORY_ON : s->history;
 
 	/* as create.c settles it */
-	return h == HISTORY_OFF && s->template_name && !strcmp(s->template_name, "empty") ? HISTORY_MANUAL : h;
+	return h == HISTORY_OFF && s->template_name && !strcmp(s->template_name, "empty")
+		       ? HISTORY_MANUAL
+		       : h;
 }
 
 bool shape_of(const struct box_spec *s, struct shape *ret, struct buf *text)
@@ -45,8 +47,9 @@ bool shape_of(const struct box_spec *s, struct shape *ret, struct buf *text)
 	line(b, "policy", s->policy || s->policy_name ? "yes" : "no");
 	/* It is in files of the box. One that nobody named is called by its id, which it has already. */
 	line(b, "hostname", or_else(s->hostname, or_else(s->name, "")));
-	buf_addf(b, "limits %llu %llu %llu %llu\n", (unsigned long long)s->cpu_milli, (unsigned long long)s->memory,
-		given ? (unsigned long long)s->pids : 0ULL, (unsigned long long)s->disk);
+	buf_addf(b, "limits %llu %llu %llu %llu\n", (unsigned long long)s->cpu_milli,
+		(unsigned long long)s->memory, given ? (unsigned long long)s->pids : 0ULL,
+		(unsigned long long)s->disk);
 	buf_addf(b, "history %llu\n", (unsigned long long)history_of(s));
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		line(b, s->mounts[i].ro ? "mount-ro" : "mount", s->mounts[i].host);

@@ -20,6 +20,8 @@ test_den_offers_what_can_come_next() {
 	is "verbs below" "$(offers template im)" "import "
 	is "global options" "$(offers --st)" "--state "
 	is "options" "$(offers run --max-r)" "--max-runtime "
+	is "a word" "$(offers pool w)" "warm "
+	is "a template" "$(offers pool warm ho)" "host "
 	is "boxes" "$(offers exec we)" "web-one "
 	is "boxes after --" "$(offers rm -- we)" "web-one "
 	is "a value" "$(offers create --history m)" "manual "

@@ -276,3 +276,20 @@ test_boxes_of_a_template_with_programs_are_made_when_asked_for() {
 	remove_all
 	den template rm tool
 }
+
+#@ root
+test_boxes_behind_gvisor_can_be_ready_too() {
+	local r b
+	try den pool warm host=2 --wall gvisor
+	[ "$rc" = 0 ] || skip "no gVisor here: $err"
+	ready_ids >ids
+	[ "$(den create)" != "$(head -n1 ids)" ] || fail "one of another wall was taken"
+	b=$(den create --wall gvisor)
+	grep -qx "$b" ids
+	is "who it is" "$(den exec "$b" -- sh -c 'hostname; cat /etc/hostname')" "$(printf '%s\n%s' "$b" "$b")"
+	r=$(ready_ids)
+	kill -KILL "$(keeper_of "$r")"
+	touch -d '1 minute ago' "$DEN_STATE/boxes/$r"
+	den gc >/dev/null
+	[ ! -e "$DEN_STATE/boxes/$r" ]
+}

@@ -23,7 +23,8 @@ static int unpack_and_run(const char *state, const char *blob, size_t len, const
 	struct den_err err;
 	char *path, *argv[] = { (char *)"true", NULL };
 
-	if (store_open(state, true, &s, &err) < 0 || store_init_path(s, blob, len, hash, &path, &err) < 0)
+	if (store_open(state, true, &s, &err) < 0 ||
+		store_init_path(s, blob, len, hash, &path, &err) < 0)
 		return 1;
 	execv(path, argv);
 	return errno == ETXTBSY ? 2 : 3;
