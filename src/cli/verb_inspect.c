@@ -73,7 +73,7 @@ static void box_text(struct buf *out, const struct den_box_info *i)
 {
 	show_line(out, "id", i->id);
 	show_line(out, "name", i->name);
-	show_line(out, "state", i->state);
+	show_line(out, "state", i->hibernated ? "paused (hibernated)" : i->on_disk ? "paused (on disk)" : i->state);
 	show_line(out, "reason", i->reason);
 	show_line(out, "template", i->template_name);
 	show_line(out, "wall", i->wall);

@@ -543,6 +543,17 @@ int box_resolve(struct keeper *k, const char *ref, uint64_t *ret, struct den_err
 	return r;
 }
 
+/* What a box on disk comes back from stays. */
+static size_t keep_needed(const struct keeper *k, uint64_t *numbers, size_t n)
+{
+	size_t left = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (k->row.info.on_disk != ON_DISK_FULL || numbers[i] != k->row.info.images)
+			numbers[left++] = numbers[i];
+	return left;
+}
+
 int box_prune(struct keeper *k, uint64_t keep_ms, bool everything, uint64_t *ret, struct den_err *err)
 {
 	auto_free uint64_t *gone = NULL;
@@ -557,6 +568,7 @@ int box_prune(struct keeper *k, uint64_t keep_ms, bool everything, uint64_t *ret
 	ckpts_free(all, n);
 	if (!everything && !keep_ms && n > CHECKPOINTS_MAX) /* too many: the oldest, and no more than must be */
 		n_gone = MIN(n_gone, n - CHECKPOINTS_MAX);
+	n_gone = keep_needed(k, gone, n_gone);
 	r = n_gone ? history_remove(k->store, &k->id, gone, n_gone, err) : 0;
 	for (size_t i = 0; r == 0 && i < n_gone; i++) {
 		char name[64];

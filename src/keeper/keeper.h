@@ -258,7 +258,7 @@ int req_rollback(struct client *c, const struct wire_frame *f, struct buf *out, 
 int req_prune(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_fork_point(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 
-/* memory.c: programs on disk. Those that save put what wire.h says into out. */
+/* memory.c, load.c: programs on disk. Those that save put what wire.h says into out. */
 int memory_possible(struct keeper *k, struct den_err *err);
 int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, struct den_err *err);
 int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct den_err *err);

@@ -181,7 +181,7 @@ static int req_stop(struct client *c, const struct wire_frame *f, struct buf *ou
 static int req_wait(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	(void)f, (void)out, (void)err;
-	if (!box_is_up(c->k))
+	if (!box_is_up(c->k) && !c->k->row.info.on_disk)
 		return 0;
 	c->wait_down = true;
 	return 1;

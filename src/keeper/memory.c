@@ -1,5 +1,5 @@
 /*
- * Programs on disk: full checkpoints, and boxes that come back from them.
+ * Programs go to disk: full checkpoints, and boxes that are paused there. load.c brings them back.
  *
  * Saving: init is parked (wake.c), the wall saves into STATE/memory/ID/.N and calls back while nothing runs: then
  * the files are copied, so both are of one instant. With `stay` init is woken at once; the rest goes on beside the
@@ -8,10 +8,6 @@
  * Pausing to disk is the same with a row that says so (state PAUSED, on_disk): in one transaction with that of the
  * checkpoint, and that is the moment it happens. Until then the wall holds the processes; a keeper that dies
  * before, or between that and the end of them, leaves a box that the next one lets go on.
- *
- * Loading: `loading` is in the box's directory from before the first process is there until the wall says that all
- * are. Who finds it takes what is there apart, and the files back to the checkpoint: the programs may have run for
- * a moment. The row says on_disk until init was met.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,13 +23,13 @@
 #include "fd.h"
 #include "gate.h"
 #include "keeper.h"
-#include "place.h"
+#include "memory.h"
 #include "saved.h"
 #include "strv.h"
 
-#define LOADING "loading"
+#define FOR_FORK "for a fork"
+#define PASSING_MS 60000
 #define SEAL_FD 3
-#define TELL_BYTES (256ULL << 20) /* what takes long enough to be told */
 
 int memory_possible(struct keeper *k, struct den_err *err)
 {
@@ -46,7 +42,7 @@ int memory_possible(struct keeper *k, struct den_err *err)
 
 /* ---- what images are of ---- */
 
-static void about_fill(struct keeper *k, struct saved_about *a)
+void memory_about(struct keeper *k, struct saved_about *a)
 {
 	auto_buf t = { 0 };
 
@@ -63,7 +59,7 @@ int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, str
 
 	if (k->ops->memory(err) < 0 || saved_look(k->store, of, number, &v, err) < 0)
 		return -1;
-	about_fill(k, &now);
+	memory_about(k, &now);
 	r = saved_fits(&v.about, &now, err);
 	saved_about_free(&now);
 	return r;
@@ -73,7 +69,7 @@ int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, str
 
 /* A keeper with a pool in an image has mounts of its own, and what it opened before is of the host's: a wall that
  * mounts the directory needs it as it is seen here. */
-static int open_here(int dirfd, struct den_err *err)
+int memory_dir(int dirfd, struct den_err *err)
 {
 	char link[64], path[4096];
 	ssize_t n;
@@ -144,7 +140,7 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 
 	if (plan_make(k, &plan, err) < 0 || saved_begin(k->store, &k->id, s->number, &dir, err) < 0)
 		return -1;
-	here = open_here(dir, err);
+	here = memory_dir(dir, err);
 	if (here < 0)
 		return -1;
 	s->w.dirfd = here;
@@ -165,7 +161,7 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 			return -1;
 		}
 	}
-	about_fill(k, &about);
+	memory_about(k, &about);
 	about.runtime = s->w.runtime ? mem_strdup(s->w.runtime) : NULL;
 	r = saved_commit(k->store, &k->id, s->number, dir, &about, &s->bytes, err);
 	saved_about_free(&about);
@@ -178,7 +174,7 @@ static void tell_large(struct keeper *k)
 	struct den_err ignored;
 	char text[80];
 
-	if (k->ops->stats(&k->wall, &st, &ignored) < 0 || st.mem < TELL_BYTES)
+	if (k->ops->stats(&k->wall, &st, &ignored) < 0 || st.mem < MEMORY_TELL_BYTES)
 		return;
 	snprintf(text, sizeof(text), "saving programs, about %llu MB of memory", (unsigned long long)(st.mem >> 20));
 	tell_progress(text, k);
@@ -248,6 +244,31 @@ static void seal_later(struct keeper *k, uint64_t number, bool pack)
 		;
 }
 
+/* What nobody asked to keep: of those that were made by pausing or for a fork the newest are enough. The checkpoint
+ * itself stays, with its files. */
+static bool is_passing(struct keeper *k, const struct ckpt *c)
+{
+	if (!c->images || c->tags[0] || (k->row.info.on_disk && c->number == k->row.info.images) ||
+		clock_wall_ms() - c->created_ms < PASSING_MS)
+		return false;
+	return c->kind == CKPT_PAUSE || (c->kind == CKPT_MANUAL && c->message && !strcmp(c->message, FOR_FORK));
+}
+
+static void drop_passing(struct keeper *k)
+{
+	struct ckpt *all = NULL;
+	struct den_err ignored;
+	size_t n = 0;
+
+	if (history_list(k->store, &k->id, &all, &n, &ignored) < 0)
+		return;
+	for (size_t i = 0; i < n; i++)
+		if (is_passing(k, &all[i]) &&
+			history_forget_images(k->store, &k->id, all[i].number, &ignored) == 0)
+			saved_remove(k->store, &k->id, all[i].number);
+	ckpts_free(all, n);
+}
+
 static int save_stay(struct keeper *k, const char *message, struct save *s, struct den_err *err)
 {
 	bool held = k->row.info.state == BOX_PAUSED;
@@ -282,6 +303,7 @@ int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, st
 	r = save_stay(k, message, &s, err);
 	if (r == 0) {
 		save_answer(&s, out);
+		drop_passing(k);
 		seal_later(k, s.number, true);
 	}
 	save_free(&s);
@@ -304,9 +326,10 @@ int memory_point(struct keeper *k, const char *ref, struct buf *out, struct den_
 		wire_put_u64(out, F_NUMBER, k->row.info.images);
 		return 0;
 	}
-	r = save_stay(k, "for a fork", &s, err);
+	r = save_stay(k, FOR_FORK, &s, err);
 	if (r == 0) {
 		save_answer(&s, out);
+		drop_passing(k);
 		seal_later(k, s.number, false); /* it is about to be read */
 	}
 	save_free(&s);
@@ -337,22 +360,6 @@ static int pause_row(struct keeper *k, const struct save *s, const char *reason,
 	i->on_disk = ON_DISK_NOT;
 	i->stopped_ms = 0;
 	return -1;
-}
-
-/* Of those that were made by pausing, the one it comes back from is enough. */
-static void drop_old_pauses(struct keeper *k)
-{
-	struct ckpt *all = NULL;
-	struct den_err ignored;
-	size_t n = 0;
-
-	if (history_list(k->store, &k->id, &all, &n, &ignored) < 0)
-		return;
-	for (size_t i = 0; i < n; i++)
-		if (all[i].kind == CKPT_PAUSE && all[i].images && all[i].number != k->row.info.images && !all[i].tags[0] &&
-			history_forget_images(k->store, &k->id, all[i].number, &ignored) == 0)
-			saved_remove(k->store, &k->id, all[i].number);
-	ckpts_free(all, n);
 }
 
 static void execs_still(struct keeper *k)
@@ -401,238 +408,8 @@ int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct d
 	home_close(k);
 	save_answer(&s, out);
 	save_free(&s);
-	drop_old_pauses(k);
+	drop_passing(k);
 	seal_later(k, s.number, false);
 	feed_state(k, "box.paused");
 	return 0;
-}
-
-int box_hibernate(struct keeper *k, struct den_err *err)
-{
-	struct box_info *i = &k->row.info;
-	struct den_err ignored;
-
-	if (i->on_disk == ON_DISK_FILES)
-		return den_fail(err, DEN_CONFLICT, 0, "the box is hibernated already");
-	if (i->spec.flags & BOX_EPHEMERAL)
-		return den_fail(err, DEN_UNSUPPORTED, 0, "a throwaway box cannot be kept");
-	if (!box_is_up(k) && !i->on_disk)
-		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
-	if (box_is_up(k)) {
-		bool written = k->row_written;
-
-		if (i->state == BOX_PAUSED)
-			(void)k->ops->freeze(&k->wall, false, &ignored);
-		k->row_written = false; /* STOPPED need not be written: what follows says more */
-		k->stopping = true;
-		k->keep_waiting = true;
-		box_down(k, NULL);
-		fd_close(&k->old_mntns);
-		k->keep_waiting = k->stopping = false;
-		k->row_written = written;
-		home_close(k);
-	} else {
-		kexec_box_down(k);
-	}
-	i->state = BOX_PAUSED;
-	i->on_disk = ON_DISK_FILES;
-	i->stopped_ms = clock_wall_ms();
-	if (box_save(k, err) < 0) {
-		i->state = BOX_STOPPED;
-		i->on_disk = ON_DISK_NOT;
-		return -1;
-	}
-	feed_state(k, "box.paused");
-	return 0;
-}
-
-/* ---- loading ---- */
-
-static int mark_loading(struct keeper *k, bool on, struct den_err *err)
-{
-	if (!on) {
-		unlinkat(k->boxfd, LOADING, 0);
-		return 0;
-	}
-	return file_replace_at(k->boxfd, LOADING, "", 0, 0600, err);
-}
-
-/* Counts up each time: whoever keeps random numbers or names of its own in memory can look. */
-static int write_generation(struct keeper *k, struct den_err *err)
-{
-	auto_fd dir = openat(k->boxfd, GATE_RUN, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	char text[32];
-
-	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)k->row.info.restores);
-	return dir < 0 ? den_fail_sys(err, errno, "open '%s'", GATE_RUN) :
-			 file_replace_at(dir, "generation", text, strlen(text), 0644, err);
-}
-
-static int load_images(struct keeper *k, const struct saved *v, int *wake, struct den_err *err)
-{
-	auto_plan plan = { 0 };
-	auto_fd dir = -1;
-	int r;
-
-	if (plan_make(k, &plan, err) < 0 || (dir = open_here(v->dirfd, err)) < 0 || write_generation(k, err) < 0 || wake_listen(k, wake, err) < 0 ||
-		mark_loading(k, true, err) < 0)
-		return -1;
-	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &plan.p.listen_fd, err) < 0)
-		return -1;
-	r = k->ops->load(&plan.p, dir, &k->wall, err);
-	fd_close(&plan.p.listen_fd);
-	if (r < 0)
-		store_proc_clear(k->boxfd);
-	(void)mark_loading(k, false, err);
-	return r;
-}
-
-/* Its programs come back; k->row says what box it is. On failure nothing runs. */
-int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err)
-{
-	auto_saved v = SAVED_NONE;
-	auto_fd wake = -1;
-	struct saved_about now;
-	int r;
-
-	if (open_template(k, err) < 0 || k->ops->memory(err) < 0)
-		return -1;
-	if (saved_open(k->store, of, number, &v, err) < 0)
-		return -1;
-	about_fill(k, &now);
-	r = saved_fits(&v.about, &now, err);
-	saved_about_free(&now);
-	if (r < 0)
-		return -1;
-	if (v.bytes > TELL_BYTES)
-		tell_progress("bringing the box's programs back", k);
-	k->row.info.restores++;
-	if (load_images(k, &v, &wake, err) < 0) {
-		k->row.info.restores--;
-		return -1;
-	}
-	k->stopping = false;
-	k->row.info.state = BOX_RUNNING;
-	k->row.info.on_disk = ON_DISK_NOT;
-	set_detail(k);
-	if (watch_init(k, err) < 0 || init_wake(k, &wake, true, err) < 0 || gate_up(k, err) < 0) {
-		struct den_err why = *err;
-
-		k->keep_waiting = true; /* what becomes of it is the caller's */
-		box_down(k, NULL);
-		k->keep_waiting = false;
-		*err = why;
-		return -1;
-	}
-	lease_busy(k);
-	lease_arm(k);
-	return 0;
-}
-
-/* Where programs were started anew, the template says with what. */
-static void start_again(struct keeper *k)
-{
-	struct exec_spec s = { .flags = EXEC_DETACH };
-	struct den_err err;
-
-	for (size_t i = 0; k->defaults.entrypoint && k->defaults.entrypoint[i]; i++)
-		strv_add(&s.argv, k->defaults.entrypoint[i]);
-	for (size_t i = 0; k->defaults.cmd && k->defaults.cmd[i]; i++)
-		strv_add(&s.argv, k->defaults.cmd[i]);
-	if (s.argv && kexec_begin(k, &s, &err) < 0)
-		gate_note(k->gate, "start", err.msg);
-	exec_spec_free(&s);
-}
-
-static int wake_files(struct keeper *k, struct den_err *err)
-{
-	k->row.info.on_disk = ON_DISK_NOT;
-	k->row.info.state = BOX_STOPPED;
-	if (box_up(k, err) < 0) {
-		k->row.info.on_disk = ON_DISK_FILES;
-		k->row.info.state = BOX_PAUSED;
-		return -1;
-	}
-	start_again(k);
-	return 0;
-}
-
-int box_wake(struct keeper *k, struct den_err *err)
-{
-	struct box_info *i = &k->row.info;
-	int64_t stopped = i->stopped_ms, started = i->started_ms;
-	uint64_t how = i->on_disk;
-	int r;
-
-	r = how == ON_DISK_FULL ? memory_load(k, &k->id, i->images, err) : wake_files(k, err);
-	if (r < 0) {
-		i->state = BOX_PAUSED;
-		i->on_disk = how;
-		i->stopped_ms = stopped;
-		if (err->code == DEN_CONFLICT) /* that would mean that it runs */
-			err->code = DEN_INTERNAL;
-		return den_wrap(err, how == ON_DISK_FULL ? "resume ('den rollback --disk' starts it without its programs)" :
-							   "resume");
-	}
-	i->stopped_ms = 0;
-	free(i->reason);
-	i->reason = NULL;
-	if (how == ON_DISK_FULL) /* the time that it may run is not the time that it was away */
-		i->started_ms = started + MAX(clock_wall_ms() - stopped, 0);
-	if (box_save(k, err) < 0) {
-		box_down(k, NULL);
-		return -1;
-	}
-	k->print_due = k->row.work;
-	box_settle_later(k);
-	feed_state(k, "box.resumed");
-	return 0;
-}
-
-bool wake_needed(const struct keeper *k, const struct wire_frame *f)
-{
-	if (!k->has_box || k->gone || !k->row.info.on_disk)
-		return false;
-	switch (f->type) {
-	case WM_EXEC:
-	case WM_ATTACH:
-	case WM_SIGNAL:
-	case WM_IN:
-	case WM_IN_EOF:
-	case WM_RESIZE:
-	case WM_DIAL:
-	case WM_MERGE:
-		return true;
-	case WM_PORT:
-		return wire_find_u64(f->p, f->len, F_PORT, 0);
-	default:
-		return false;
-	}
-}
-
-/* ---- what a keeper that died left ---- */
-
-bool memory_half(const struct keeper *k)
-{
-	return faccessat(k->boxfd, LOADING, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
-}
-
-/* Some of its processes may be there, and may have run for a moment: they go, and so does what they wrote. */
-int memory_undo(struct keeper *k, struct den_err *err)
-{
-	struct plan p = { .id = &k->id, .tag = k->store->tag, .spec = &k->row.info.spec };
-	struct box_info *i = &k->row.info;
-	struct box_proc proc;
-	int pidfd = -1;
-
-	if (!store_proc_get(k->boxfd, &proc, &pidfd))
-		proc.pid = 0;
-	if (k->ops->adopt(&p, proc.pid, pidfd, &k->wall, err) < 0)
-		return -1;
-	k->ops->stop(&k->wall, false);
-	k->ops->clean(&k->wall);
-	store_proc_clear(k->boxfd);
-	if (i->on_disk == ON_DISK_FULL && k->row.work && box_restore_files(k, i->images, err) < 0)
-		return den_wrap(err, "take back a resume that was interrupted");
-	return mark_loading(k, false, err);
 }
