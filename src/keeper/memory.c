@@ -24,6 +24,7 @@
 #include "gate.h"
 #include "keeper.h"
 #include "memory.h"
+#include "place.h"
 #include "saved.h"
 #include "strv.h"
 

@@ -102,7 +102,7 @@ test_leases_that_make_no_sense_are_refused() {
 	local b
 	try den create --ttl 1h --on-expire explode
 	want_rc 2
-	want_err_has "delete, pause or stop"
+	want_err_has "delete, pause, pause-disk or stop"
 	try den create --ttl soon
 	want_rc 2
 	b=$(box)
