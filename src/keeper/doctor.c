@@ -66,6 +66,23 @@ static void find_walls(struct buf *out)
 	finding(out, "wall microvm", "limited", "not in this version of den");
 }
 
+/* Saving running programs: each wall in its own way. */
+static void find_memory(struct buf *out)
+{
+	struct den_err container, gvisor;
+	bool one = wall_container.memory(&container) == 0, two = wall_gvisor.memory(&gvisor) == 0;
+	char text[600];
+
+	if (one) {
+		finding(out, "full checkpoints", "ok",
+			two ? "running programs can be saved: with CRIU, and behind gvisor" :
+			      "running programs of container boxes can be saved, with CRIU");
+		return;
+	}
+	snprintf(text, sizeof(text), "%s%s", two ? "behind gvisor only; " : "", container.msg);
+	finding(out, "full checkpoints", "limited", text);
+}
+
 static void find_ids(struct buf *out)
 {
 	const char *why = NULL;
@@ -186,6 +203,7 @@ int clerk_doctor(struct client *c, const struct wire_frame *f, struct buf *out, 
 	(void)f, (void)err;
 	find_kernel(out);
 	find_walls(out);
+	find_memory(out);
 	find_ids(out);
 	{
 		auto_buf text = { 0 };

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -134,7 +135,11 @@ static void child(const struct criu_start *s, int rpc, int runtime, int shim, in
 		signal(sig, SIG_DFL);
 	if (s->cpus)
 		sched_setaffinity(0, sizeof(*s->cpus), s->cpus);
+	if (!s->inside) /* while it saves nothing of the box runs: others can wait these milliseconds */
+		setpriority(PRIO_PROCESS, 0, -15);
 	setsid();
+	/* What is loaded has its session keyring from here: not the keeper's keys. */
+	syscall(SYS_keyctl, 1 /* KEYCTL_JOIN_SESSION_KEYRING */, NULL, 0, 0, 0);
 	umask(077);
 	if (s->inside ? become_box_root(CRIU_FD_BOX) < 0 : (drop_rights(), 0))
 		_exit(CRIU_EXIT_ENTER);
