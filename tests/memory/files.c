@@ -235,7 +235,7 @@ const struct subject subject_ofd = { "ofd", ofd_setup, ofd_check, NULL, NULL };
 #define HOLEY (64L << 20)
 
 static const char *tmpfs_at;
-static char tmpfs_dir[60];
+static char tmpfs_dir[80];
 static struct timespec tmpfs_time = { 1000000000, 123456789 };
 
 static const char *in_tmpfs(const char *name)
@@ -262,7 +262,7 @@ static void tmpfs_setup(const char *argument)
 			access(places[i], W_OK) == 0)
 			tmpfs_at = places[i];
 	MUST(tmpfs_at);
-	snprintf(tmpfs_dir, sizeof(tmpfs_dir), "%s/memory-%d", tmpfs_at, (int)getpid());
+	snprintf(tmpfs_dir, sizeof(tmpfs_dir), "%s/memory-%lld", tmpfs_at, (long long)mono_ns());
 	MUST(mkdir(tmpfs_dir, 01751) == 0 && chmod(tmpfs_dir, 01751) == 0);
 	fd = open(in_tmpfs("holes"), O_RDWR | O_CREAT, 0600);
 	MUST(fd >= 0 && ftruncate(fd, HOLEY) == 0);

@@ -37,11 +37,11 @@ static const struct subject *const subjects[] = {
 	&subject_children,
 	&subject_orphan,
 	&subject_signals,
-	&subject_timers,
+	&subject_timers, &subject_timerfd,
 	&subject_sleep,
 	&subject_clock,
 	&subject_events,
-	&subject_inotify,
+	&subject_semaphore, &subject_inotify,
 	&subject_pty,
 	&subject_self,
 	&subject_user,
@@ -120,8 +120,13 @@ bool filled(const void *at, size_t n, uint64_t seed)
 bool readable(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int64_t end = mono_ns() + ms * 1000000LL;
+	int n;
 
-	return poll(&p, 1, ms) == 1;
+	do {
+		n = poll(&p, 1, ms);
+	} while (n < 0 && errno == EINTR && mono_ns() < end);
+	return n == 1;
 }
 
 bool reads(int fd, size_t n, uint64_t seed)
@@ -303,7 +308,7 @@ static int be(const char *spec)
 /* ---- many ---- */
 
 struct one {
-	char spec[60];
+	char spec[100];
 	pid_t pid;
 	int to, from;
 };
@@ -346,7 +351,10 @@ static void start(struct one *o)
 	if (o->pid == 0) {
 		dup2(in[0], 0);
 		dup2(out[1], 1);
-		execl("/proc/self/exe", "memory", o->spec, (char *)NULL);
+		if (strchr(o->spec, '/'))
+			execl("/bin/sh", "sh", "-c", o->spec, (char *)NULL);
+		else
+			execl("/proc/self/exe", "memory", o->spec, (char *)NULL);
 		_exit(127);
 	}
 	close(in[0]);

@@ -290,8 +290,8 @@ static void shm_setup(const char *argument)
 	msg_id = msgget(IPC_PRIVATE, IPC_CREAT | 0600);
 	if (msg_id < 0 || msgsnd(msg_id, &m, sizeof(m.text), 0) < 0)
 		without("message queues");
-	snprintf(posix_kept, sizeof(posix_kept), "/memory-kept-%d", (int)getpid());
-	snprintf(posix_unlinked, sizeof(posix_unlinked), "/memory-unlinked-%d", (int)getpid());
+	snprintf(posix_kept, sizeof(posix_kept), "/memory-kept-%lld", (long long)mono_ns());
+	snprintf(posix_unlinked, sizeof(posix_unlinked), "/memory-gone-%lld", (long long)mono_ns());
 	posix_at = posix_map(posix_kept, false);
 	posix_gone = posix_map(posix_unlinked, true);
 	fill(posix_at, SHM_SIZE, 7);

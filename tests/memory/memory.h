@@ -7,7 +7,8 @@
  *                                 step    changes the state: "ok"
  *                                 count   how many steps it made: "ok N"
  *                                 ...     what else the subject knows
- *   memory all SUBJECT...       starts each of them and listens for `memory ask`
+ *   memory all SUBJECT...       starts each of them and listens for `memory ask`; one with a / in it is a command
+ *                               line of another program that speaks the same protocol
  *   memory ask WORD [SUBJECT]   tells all (or one) and prints their answers; status 1 if one is not "ok"
  *   memory list                 the subjects
  *
@@ -79,6 +80,6 @@ extern const struct subject subject_tcp, subject_transfer, subject_udp;
 extern const struct subject subject_threads, subject_robust;
 extern const struct subject subject_children, subject_orphan;
 extern const struct subject subject_signals;
-extern const struct subject subject_timers, subject_sleep, subject_clock;
-extern const struct subject subject_events, subject_inotify;
+extern const struct subject subject_timers, subject_timerfd, subject_sleep, subject_clock;
+extern const struct subject subject_events, subject_semaphore, subject_inotify;
 extern const struct subject subject_pty, subject_self, subject_user;

@@ -100,6 +100,8 @@ static void pty_check(void)
 		nap_ms(2);
 	CHECK(tcgetpgrp(master) != shell);
 	CHECK(write(master, "\7", 1) == 1);
+	for (int i = 0; i < 2500 && tcgetpgrp(master) != shell; i++)
+		nap_ms(2);
 	hears("echo ba''ck\n", "back");
 }
 
