@@ -21,7 +21,7 @@ commits() {
 	git config gc.auto 0
 	while sleep 0.05; do
 		date +%N >"f$((RANDOM % 20))"
-		git add . && git commit -qm "$RANDOM" --allow-empty || exit 1
+		flock "$dir.lock" sh -c 'git add . && git commit -qm "$0" --allow-empty' "$RANDOM" || exit 1
 	done
 }
 commits >"$dir.log" 2>&1 &
@@ -50,7 +50,8 @@ check() {
 		[ $SECONDS -lt $end ] || { echo "FAIL: nobody commits"; return; }
 		sleep 0.02
 	done
-	git -C "$dir" fsck --no-dangling >"$dir.fsck" 2>&1 || { echo "FAIL: git fsck: $(head -1 "$dir.fsck")"; return; }
+	# A look while somebody commits finds names of what is not written yet.
+	flock "$dir.lock" git -C "$dir" fsck --no-dangling >"$dir.fsck" 2>&1 || { echo "FAIL: git fsck: $(head -1 "$dir.fsck")"; return; }
 	echo ok
 }
 

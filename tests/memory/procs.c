@@ -86,6 +86,8 @@ static void children_setup(const char *argument)
 	zombie = dead_child(7);
 	killed = dead_child(-SIGKILL);
 	stopped = echoing_child(&c_stopped);
+	/* In a group of its own: no kernel may think that our group is left alone with a stopped one in it. */
+	MUST(setpgid(stopped, stopped) == 0);
 	stop_it();
 	nap_ms(50); /* the grandchild has made its group */
 }
@@ -152,10 +154,11 @@ static void children_step(void)
 const struct subject subject_children = { "children", children_setup, children_check, children_step,
 	NULL };
 
-/* ---- orphan: its parent is gone and process 1 has it; its session's leader is gone, too ---- */
+/* ---- orphan: its parent is gone and somebody else has it; its session's leader is gone, too ---- */
 
 static pid_t orphan, orphan_session;
 static int o_fd;
+static char o_parent; /* process 1, or the one that den started */
 
 static void orphan_setup(const char *argument)
 {
@@ -176,7 +179,7 @@ static void orphan_setup(const char *argument)
 			if (write(pair[1], &me, sizeof(me)) != sizeof(me))
 				_exit(1);
 			while (read(pair[1], &byte, 1) == 1) {
-				byte = byte == 'P' ? (char)getppid() : (char)(byte + 1);
+				byte = byte == 'P' ? (char)(getppid() & 0x7f) : (char)(byte + 1);
 				if (write(pair[1], &byte, 1) != 1)
 					break;
 			}
@@ -189,6 +192,8 @@ static void orphan_setup(const char *argument)
 	MUST(waitpid(middle, NULL, 0) == middle);
 	MUST(read(o_fd, &orphan, sizeof(orphan)) == sizeof(orphan));
 	orphan_session = middle;
+	o_parent = 'P';
+	MUST(write(o_fd, &o_parent, 1) == 1 && read(o_fd, &o_parent, 1) == 1);
 }
 
 static void orphan_check(void)
@@ -197,7 +202,7 @@ static void orphan_check(void)
 
 	CHECK(answers(o_fd, o_fd, 'o'));
 	CHECK(write(o_fd, &byte, 1) == 1 && readable(o_fd, 5000) && read(o_fd, &byte, 1) == 1);
-	IS(byte, 1);
+	IS(byte, o_parent);
 	IS(getsid(orphan), orphan_session);
 }
 
