@@ -72,6 +72,7 @@ bench: deps-bench build
 	bench/store.py --build build
 	bench/gate.py --build build
 	bench/serve.py --build build
+	bench/memory.py --build build
 
 fuzz: deps-fuzz
 	test -f build-fuzz/build.ninja || \
