@@ -308,7 +308,7 @@ static int be(const char *spec)
 /* ---- many ---- */
 
 struct one {
-	char spec[100];
+	char spec[700], name[60];
 	pid_t pid;
 	int to, from;
 };
@@ -319,6 +319,17 @@ static socklen_t place(struct sockaddr_un *a)
 	a->sun_family = AF_UNIX;
 	strcpy(a->sun_path + 1, "memory");
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen("memory"));
+}
+
+/* What a command line is called: the last name in it. */
+static void call(struct one *o)
+{
+	const char *p = strrchr(o->spec, '/');
+	size_t n;
+
+	p = p ? p + 1 : o->spec;
+	n = strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._=-");
+	snprintf(o->name, sizeof(o->name), "%.*s", n ? (int)n : 7, n ? p : "command");
 }
 
 /* One line of it, without its end; false: none came. */
@@ -375,11 +386,11 @@ static void serve(int client, struct one *ones, size_t n)
 		*only++ = '\0';
 	snprintf(word, sizeof(word), "%.300s\n", line);
 	for (size_t i = 0; i < n; i++)
-		if ((!only || strcmp(only, ones[i].spec) == 0) &&
+		if ((!only || strcmp(only, ones[i].name) == 0) &&
 			write(ones[i].to, word, strlen(word)) < 0)
-			dprintf(2, "%s: %s\n", ones[i].spec, strerror(errno));
+			dprintf(2, "%s: %s\n", ones[i].name, strerror(errno));
 	for (size_t i = 0; i < n; i++) {
-		if (only && strcmp(only, ones[i].spec) != 0)
+		if (only && strcmp(only, ones[i].name) != 0)
 			continue;
 		if (!hear(ones[i].from, answer, sizeof(answer))) {
 			int status = 0;
@@ -390,7 +401,7 @@ static void serve(int client, struct one *ones, size_t n)
 			else
 				snprintf(answer, sizeof(answer), "FAIL: no answer");
 		}
-		dprintf(client, "%s %s\n", ones[i].spec, answer);
+		dprintf(client, "%s %s\n", ones[i].name, answer);
 	}
 }
 
@@ -407,6 +418,7 @@ static int all(char **specs)
 	MUST(s >= 0 && bind(s, (void *)&a, len) == 0 && listen(s, 8) == 0);
 	for (; *specs && n < sizeof(ones) / sizeof(ones[0]); specs++, n++) {
 		snprintf(ones[n].spec, sizeof(ones[n].spec), "%s", *specs);
+		call(&ones[n]);
 		start(&ones[n]);
 	}
 	for (size_t i = 0; i < n; i++) {
@@ -414,7 +426,7 @@ static int all(char **specs)
 
 		hear(ones[i].from, line, sizeof(line));
 		if (strcmp(line, "ready") != 0)
-			printf("%s %s\n", ones[i].spec, line);
+			printf("%s %s\n", ones[i].name, line);
 		bad |= strncmp(line, "ready", 5) != 0;
 	}
 	printf(bad ? "not ready\n" : "ready\n");
