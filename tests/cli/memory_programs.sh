@@ -10,6 +10,8 @@ live() {
 	local b=$1 spec args=()
 	shift
 	while IFS= read -r -d'|' spec; do
+		# its here-document is a file without a name: see apart()
+		case ${DEN_WALL:-container}:$spec in gvisor:*/live.sh) continue ;; esac
 		case $spec in /*) ;; *) den exec "$b" -- sh -c "command -v ${spec%% *}" >/dev/null 2>&1 </dev/null || continue ;; esac
 		args+=("$spec")
 	done <<<"$LIVE|"
@@ -183,7 +185,7 @@ test_forks_of_forks_of_forks() {
 	local b f i
 	needs_memory
 	b=$(carrier)
-	carry "$b" counter deleted unix udp locks shm clock
+	carry "$b" counter fifo unix udp locks shm clock
 	f=$b
 	for i in 1 2 3 4; do
 		tell "$f" step
