@@ -164,38 +164,41 @@ rights() {
 	done' | sort -n
 }
 
-attack_all_of() {
-	local b=$1 how=$2 a
+# attacks BOX: what attacks of its programs say, those of carried ones too
+attacks() {
+	local a
 	for a in forbidden compat mounts peer walk; do
-		try timeout 60 "$DEN" exec "$b" -- "/attacks/attack-$a"
-		[ "$rc" = 0 ] || fail "$how: attack-$a: $out"
-		grep -q '[1-9][0-9]* tried, 0 open' <<<"$out" || fail "$how: attack-$a: $out"
+		timeout 60 "$DEN" exec "$1" -- "/attacks/attack-$a" 2>&1 | sort || :
 	done
 	# By a program that was carried: what holds it now is what held it then.
 	for a in forbidden mounts peer; do
-		try timeout 60 "$DEN" exec "$b" -- /memory/memory ask "/attacks/attack-$a"
-		[ "$rc" = 0 ] || fail "$how: attack-$a by a carried program: $out $(den exec "$b" -- cat /root/attack.out)"
+		timeout 60 "$DEN" exec "$1" -- /memory/memory ask "/attacks/attack-$a" || :
+		den exec "$1" -- sort /root/attack.out
 	done
 }
 
-OBEDIENT='echo ready; while read w; do case $w in /*) $w >/root/attack.out 2>&1 && echo ok || echo FAIL: $w;; *) echo ok 0;; esac; done'
+OBEDIENT='echo ready; while read w; do case $w in /*) $w >/root/attack.out 2>&1; echo ok;; *) echo ok 0;; esac; done'
 
-#@ root timeout=150
+#@ root timeout=200
 test_the_wall_stands_after_rollback_and_in_forks() {
-	local b c f before
+	local b c f before answers
 	needs_memory
 	b=$(carrier --mount "$ATTACKS:/attacks:ro")
 	carry "$b" "$OBEDIENT"
 	before=$(rights "$b")
-	at_least "processes looked at" "$(wc -l <<<"$before")" 2
+	at_least "processes looked at" "$(wc -l <<<"$before")" 3
+	answers=$(attacks "$b")
+	is "attacks made" "$(grep -c '[1-9][0-9]* tried' <<<"$answers")" 8
+	# What reaches gVisor's kernel reaches none of ours, so there the answers need only be the same.
+	[ "${DEN_WALL:-container}" != container ] || is "open" "$(grep -c ' 0 open' <<<"$answers")" 8
 	c=$(full "$b")
 	is "rights of the original" "$(rights "$b")" "$before"
 	den rollback "$b" "$c" >/dev/null
 	is "rights after a rollback" "$(rights "$b")" "$before"
-	attack_all_of "$b" "after a rollback"
+	is "attacks after a rollback" "$(attacks "$b")" "$answers"
 	f=$(den fork --full "$b@$c")
 	is "rights in a fork" "$(rights "$f")" "$before"
-	attack_all_of "$f" "in a fork"
+	is "attacks in a fork" "$(attacks "$f")" "$answers"
 	[ ! -e "$ATTACKS/planted" ] || fail "a read-only mount was written"
 }
 

