@@ -6,6 +6,7 @@
 #   make fuzz       each fuzz target for FUZZ_SECONDS
 #   make soak       SOAK_OPERATIONS random operations with kill -9 in between; history against a model;
 #                   SOAK_CLIENTS clients of E2B's SDK at once, SOAK_TURNS turns each
+#   make test-gvisor  the suite behind the second wall; TESTS chooses
 #   make test-vm    the suite on a stock Debian 12 kernel, emulated (slow); VM_TESTS chooses
 #   make test-fresh the README's first command in a Debian with nothing installed
 #   make install    PREFIX=/usr/local, DESTDIR=
@@ -26,7 +27,7 @@ SANITIZE = -Dstatic=false -Doptimization=0 -Db_sanitize=address,undefined -Db_lu
 export ASAN_OPTIONS ?= detect_leaks=1:abort_on_error=1
 export UBSAN_OPTIONS ?= halt_on_error=1:print_stacktrace=1
 
-.PHONY: all build test check bench fuzz soak test-vm test-fresh install clean format lint \
+.PHONY: all build test check bench fuzz soak test-gvisor test-vm test-fresh install clean format lint \
 	deps-build deps-test deps-fuzz deps-vm deps-bench deps-lint asan clang
 .NOTPARALLEL:
 .SILENT:
@@ -89,6 +90,10 @@ soak: deps-test build
 			DEN=$(CURDIR)/build/den tests/model/run --pool $$pool $$how --ops $$(($(SOAK_OPERATIONS) / 5)) || exit 1; \
 		done; \
 	done
+
+# Behind the second wall everything takes longer, and two at a time are enough for two processors.
+test-gvisor: deps-test build
+	tests/run --build build --no-unit --wall gvisor --slow 3 --jobs 2 --again --filter '$(TESTS)'
 
 test-vm: deps-vm build
 	tests/vm/run --timeout 14400 build -- tests/run --build build --jobs 2 --slow 4 \

@@ -125,7 +125,7 @@ static int check_net(struct keeper *k, struct den_err *err)
 	return !k->wall.own_net ? 0 :
 		den_fail(err, DEN_UNSUPPORTED, 0,
 			"the box was started without a network, and behind the %s wall it gets one at its next start only: "
-			"give it a policy or a port, then 'den stop' and 'den start' it", k->ops->name);
+			"'den policy set', then 'den stop' and 'den start'", k->ops->name);
 }
 
 int gate_dial(struct keeper *k, unsigned n, uint16_t port, int sock, struct den_err *err)
@@ -490,7 +490,7 @@ int gate_change(struct keeper *k, uint64_t *ret, struct den_err *err)
 		return 0;
 	}
 	if (check_net(k, err) < 0)
-		return den_wrap(err, "the new policy is written");
+		return den_wrap(err, "written down, and not in force yet");
 	if (bring_up(g, &why) < 0) {
 		end_process(g);
 		on_lost(g);

@@ -17,6 +17,7 @@
 #define LOOK_MS 30000 /* at most so long between two looks at the clock */
 #define LOOK_MIN_MS 20
 #define CPU_SHARE 100 /* idle is less than one of so many parts of a processor */
+#define CPU_SHARE_KERNEL 20 /* where it has a kernel of its own, whose clocks tick */
 
 static uint64_t on_expire(const struct box_spec *s)
 {
@@ -117,7 +118,8 @@ static bool used_cpu(struct keeper *k, int64_t now)
 	if (k->ops->stats(&k->wall, &st, &err) < 0 || !(st.has & 1))
 		return false;
 	used = st.cpu_usec - MIN(st.cpu_usec, l->cpu_usec);
-	busy = l->cpu_ns && used >= (uint64_t)MAX(now - l->cpu_ns, 1) / 1000 / CPU_SHARE;
+	busy = l->cpu_ns && used >= (uint64_t)MAX(now - l->cpu_ns, 1) / 1000 /
+		(k->ops->own_kernel ? CPU_SHARE_KERNEL : CPU_SHARE);
 	l->cpu_usec = st.cpu_usec;
 	l->cpu_ns = now;
 	return busy;

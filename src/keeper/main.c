@@ -435,6 +435,7 @@ static void accept_cb(struct loop_source *s, uint32_t events)
 static int clean_process(void)
 {
 	bool test = getenv("DEN_TEST");
+	auto_free char *runtime = getenv("DEN_RUNTIME") ? mem_strdup(getenv("DEN_RUNTIME")) : NULL;
 	sigset_t none;
 	int null;
 
@@ -450,6 +451,8 @@ static int clean_process(void)
 	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	if (test)
 		setenv("DEN_TEST", "1", 1);
+	if (runtime)
+		setenv("DEN_RUNTIME", runtime, 1);
 	if (chdir("/") < 0)
 		return -1;
 	umask(077);

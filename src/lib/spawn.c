@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -159,7 +160,8 @@ int keeper_spawn(
 {
 	char *argv[] = { (char *)"den", (char *)"__keeper", d->state, id ? (char *)id->s : NULL,
 		NULL };
-	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL, NULL };
+	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL, NULL, NULL };
+	auto_free char *runtime = NULL;
 	static char test[] = "DEN_TEST=1";
 	struct start s = { d->exe, argv, env, -1, 0, d->own_keepers };
 	int sv[2];
@@ -167,6 +169,8 @@ int keeper_spawn(
 
 	if (getenv("DEN_TEST"))
 		env[1] = test;
+	if (getenv("DEN_RUNTIME") && asprintf(&runtime, "DEN_RUNTIME=%s", getenv("DEN_RUNTIME")) > 0)
+		env[env[1] ? 2 : 1] = runtime;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
 		return den_fail_sys(err, errno, "socketpair");
 	s.fd = sv[1];
