@@ -118,7 +118,7 @@ test_fork_of_a_box_without_limits_does_not_get_around_a_quota() {
 	want_code 201
 	KEY=$(new_key --org some --memory 256M)
 	api_json POST /v1/boxes/b/fork '{}'
-	want_code 429
+	want_code 403
 }
 
 #@ root

@@ -101,3 +101,13 @@ test_an_older_client_finds_the_same() {
 	node_run e2b_box.mjs background
 	node_run e2b_box.mjs files
 }
+
+#@ root
+test_git_of_the_sdk_works_in_the_box() {
+	part git
+}
+
+#@ root
+test_host_of_a_port_is_reached_and_goes_with_its_box() {
+	part host
+}

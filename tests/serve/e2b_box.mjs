@@ -727,6 +727,52 @@ const parts = {
     console.log('stat:', await took(60, () => s.files.exists('f1')))
     console.log('health:', await took(60, () => s.isRunning()))
   },
+
+  // The SDK's own git, on a repository in the box.
+  async git() {
+    const s = await sandbox()
+    const at = '/home/user/repo', g = s.git
+    await s.commands.run('git config --global init.defaultBranch main')
+    await g.init(at)
+    await g.configureUser('Ann', 'ann@example.test', { scope: 'local', path: at })
+    await s.files.write(`${at}/a.txt`, 'hi')
+    assert.equal((await g.status(at)).isClean, false)
+    await g.add(at)
+    await g.commit(at, 'first')
+    assert.deepEqual([(await g.status(at)).isClean, (await g.status(at)).currentBranch], [true, 'main'])
+    await g.createBranch(at, 'feature')
+    assert.ok((await g.branches(at)).branches.includes('feature'))
+    await s.commands.run('git clone -q --bare repo bare.git')
+    await g.clone('file:///home/user/bare.git', { path: '/home/user/two' })
+    assert.equal(await s.files.read('two/a.txt'), 'hi')
+    await g.remoteAdd(at, 'origin', '/home/user/bare.git')
+    await g.push(at, { remote: 'origin', branch: 'feature' })
+    await g.setConfig('den.x', 'y', { scope: 'local', path: at })
+    assert.equal(await g.getConfig('den.x', { scope: 'local', path: at }), 'y')
+  },
+
+  // getHost() names a port, by which it is reached, and which is nobody's when the box is gone.
+  async host() {
+    const s = await sandbox()
+    const get = (host) => new Promise((ok, no) => {
+      const q = request(`${api}/`, { headers: { Host: host, Accept: 'text/html' } }, (r) => {
+        let text = ''
+        r.on('data', (d) => (text += d))
+        r.on('end', () => ok({ status: r.statusCode, text }))
+      })
+      q.on('error', no)
+      q.end()
+    })
+    const host = s.getHost(3000)
+    assert.match(host, /^3000-i[a-z2-7]{18}\.localhost:\d+$/)
+    assert.deepEqual([(await get(host)).status, (await get(host)).text], [502, '502: The sandbox is running but port is not open (port 3000)\n'])
+    await s.files.write('index.html', 'from the box')
+    await s.commands.run('python3 -m http.server 3000', { background: true, timeoutMs: 0 })
+    await soon('it serves', async () => (await get(host)).status === 200)
+    assert.equal((await get(host)).text, 'from the box')
+    await s.kill()
+    assert.equal((await get(host)).status, 404)
+  },
 }
 
 // resident bytes of the server, whose pid the test gives

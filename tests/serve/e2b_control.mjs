@@ -414,7 +414,7 @@ const parts = {
     assert.equal(
       inside(s, 'cat /tmp/w/who /tmp/w/pwd; echo $FLAVOUR; pwd; cat /srv/app/sub/deep.txt ~/renamed.txt /srv/into/one.txt; stat -c "%U %a" /srv/app/main.sh /srv/into/one.txt /opt/by-root'),
       'plum user\n/srv/app\nplum\n/srv/app\ndeep\none\none\nuser 755\nroot 644\nroot 644\n')
-    await soon('the start command runs', () => !fails(s, 'pgrep -f "sleep 1000"'))
+    inside(s, 'pgrep -f "sleep 1000" && test -e /tmp/up') // at once: create waits until it is ready
     const [twin] = await s.fork()
     await soon('and in a fork', () => !fails(twin, 'pgrep -f "sleep 1000"'))
     await twin.kill()

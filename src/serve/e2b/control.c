@@ -12,7 +12,6 @@
 #include "log.h"
 #include "mem.h"
 #include "parse.h"
-#include "run.h"
 #include "strv.h"
 #include "volumes.h"
 
@@ -158,26 +157,6 @@ static char **create_env(const struct create *c, const struct e2b_template *t)
 	return env;
 }
 
-/* What runs in each box of the template. Nobody waits for it: it was seen to come up when the template was
- * made. */
-static void start_command(struct den_box *box, const struct e2b_template *t)
-{
-	const char *const argv[] = { "/bin/bash", "-l", "-c", t->start, NULL };
-	struct den_exec_opt opt = {
-		.size = sizeof(opt), .argv = argv, .tag = "den.start", .user = t->user
-	};
-	auto_strv env = NULL;
-	struct den_err err;
-
-	if (!t->start)
-		return;
-	e2b_env(den_box_id(box), &env);
-	opt.env = (const char *const *)env;
-	if (run_detached(box, &opt, &err) < 0)
-		log_line("warn", "e2b", "start command of %s in %s: %s", t->id, den_box_id(box),
-			err.msg);
-}
-
 /* One call to den. A host that cannot put programs on disk, or cannot enforce limits, says so once; then we do
  * without: programs are held in memory instead, and what limits there are is the host's. */
 static int box_make(
@@ -259,7 +238,7 @@ static int create(struct req *r, uint64_t timeout, struct den_err *err)
 							       : "stop" },
 		    &box, err) < 0)
 		return -1;
-	start_command(box, &t);
+	e2b_start(r, box, &t);
 	return req_reply_json(r, 201, e2b_sandbox_json(den_box_id(box), t.id, net.private_ports));
 }
 
@@ -313,16 +292,6 @@ static int awaken(struct den_box *box, const struct den_box_info *i, uint64_t ti
 	if (r == 0)
 		boxes_set_state(i->id, "running");
 	return r;
-}
-
-void e2b_start_command(struct req *r, struct den_box *box, const struct den_box_info *i)
-{
-	const char *id = e2b_label(i, "e2b.template");
-	auto_template t = { 0 };
-	struct den_err err;
-
-	if (id && e2b_template_find(r, id, &t, &err) == 0)
-		start_command(box, &t);
 }
 
 static int reconnect(struct req *r, bool always_created, struct den_err *err)

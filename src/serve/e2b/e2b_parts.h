@@ -40,10 +40,15 @@ static inline bool e2b_running(const struct den_box_info *i)
 	return i->state[0] == 'r';
 }
 
-/* ---- control.c ---- */
+/* ---- start.c ---- */
+struct e2b_template;
+/* Starts what runs in each box of the template, and waits until it is up, for a while. A failure is told in the log
+ * alone: the box is there. */
+void e2b_start(struct req *r, struct den_box *box, const struct e2b_template *t);
 /* A box that begins without its programs (stopped before, or a fork) gets that of its template; a failure is
  * told in the log alone. r has a key. */
 void e2b_start_command(struct req *r, struct den_box *box, const struct den_box_info *i);
+/* ---- control.c ---- */
 /* What a create that says nothing but the template asks for (env, labels and times left out). free() *policy */
 int e2b_default_spec(const char *stored, struct den_box_spec *ret, char **policy, struct den_err *err);
 int e2b_create(struct req *r, struct den_err *err);
@@ -88,7 +93,7 @@ int e2b_network(struct req *r, struct den_err *err);
 struct e2b_template {
 	char *stored; /* den's name */
 	char *id; /* as clients know it */
-	char *start, *user; /* command that runs in each box of it; NULL: none */
+	char *start, *ready, *user; /* command that runs in each box of it, and one that succeeds when it is up; NULL: none */
 	uint64_t cpu_milli, memory; /* 0: not said */
 	bool baked; /* its boxes begin with programs running, and with the limits that those had */
 };

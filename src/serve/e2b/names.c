@@ -19,6 +19,7 @@ void e2b_template_free(struct e2b_template *t)
 	free(t->stored);
 	free(t->id);
 	free(t->start);
+	free(t->ready);
 	free(t->user);
 }
 
@@ -116,6 +117,7 @@ static struct e2b_template template_copy(const struct e2b_template *t)
 	return (struct e2b_template){ .stored = copy(t->stored),
 		.id = copy(t->id),
 		.start = copy(t->start),
+		.ready = copy(t->ready),
 		.user = copy(t->user),
 		.baked = t->baked,
 		.cpu_milli = t->cpu_milli,
@@ -171,11 +173,13 @@ static void config_read(const struct den_template *d, struct e2b_template *t)
 	auto_json *config = d->config ? json_loads(d->config, 0, NULL) : NULL;
 	const json_t *labels = json_object_get(json_object_get(config, "config"), "Labels");
 	const char *start = json_string_value(json_object_get(labels, "den.start")),
+		   *ready = json_string_value(json_object_get(labels, "den.ready")),
 		   *user = json_string_value(json_object_get(labels, "den.start.user")),
 		   *cpu = json_string_value(json_object_get(labels, "den.cpu")),
 		   *memory = json_string_value(json_object_get(labels, "den.memory"));
 
 	t->start = copy(start && *start ? start : NULL);
+	t->ready = copy(ready && *ready ? ready : NULL);
 	t->user = copy(user);
 	if (cpu && parse_u64(cpu, 10, 1024000, &t->cpu_milli, NULL) < 0)
 		t->cpu_milli = 0;
