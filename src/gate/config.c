@@ -10,6 +10,9 @@
 #include "gate.h"
 #include "mint.h"
 #include "tls_ctx.h"
+#include "strv.h"
+
+#define ALSO_MAX 64 /* generations of forks with programs; older ones are of no use any more */
 
 #define BUNDLE_MAX (4U << 20)
 
@@ -38,8 +41,10 @@ void config_unref(struct config *c)
 		free(c->secrets[i].name);
 		free(c->secrets[i].placeholder);
 		wipe(c->secrets[i].value);
+		strv_free(c->secrets[i].also);
 	}
 	free(c->secrets);
+	free(c->canary_of);
 	canary_free(c->canaries);
 	if (c->mint)
 		mint_free(c->mint);
@@ -70,10 +75,46 @@ static char *decode(const char *text)
 	return NULL;
 }
 
+static int take_also(struct gate_secret *s, json_t *list, struct den_err *err)
+{
+	size_t n = json_array_size(list);
+
+	for (size_t i = 0; i < n; i++) {
+		const char *mark = json_string_value(json_array_get(list, i));
+
+		if (!mark || !*mark || i >= ALSO_MAX)
+			return den_fail(err, DEN_INVALID, 0, "placeholders of '%s'", s->name);
+		strv_add(&s->also, mark);
+	}
+	return 0;
+}
+
+/* All that must not get out, and whose each is. */
+static void make_canaries(struct config *c)
+{
+	auto_free const char **marks = NULL;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < c->n_secrets; i++)
+		n += 1 + (unsigned)strv_len(c->secrets[i].also);
+	marks = mem_zalloc(sizeof(*marks) * (n + 1));
+	c->canary_of = mem_zalloc(sizeof(*c->canary_of) * (n + 1));
+	for (unsigned i = 0; i < c->n_secrets; i++) {
+		const struct gate_secret *s = &c->secrets[i];
+
+		c->canary_of[c->n_canaries] = i;
+		marks[c->n_canaries++] = s->placeholder;
+		for (size_t k = 0; s->also && s->also[k]; k++) {
+			c->canary_of[c->n_canaries] = i;
+			marks[c->n_canaries++] = s->also[k];
+		}
+	}
+	c->canaries = canary_new(marks, n);
+}
+
 static int take_secrets(struct config *c, json_t *list, struct den_err *err)
 {
 	size_t n = json_array_size(list);
-	auto_free const char **marks = mem_zalloc(sizeof(*marks) * (n + 1));
 
 	if (n != c->policy->n_secrets)
 		return den_fail(err, DEN_INVALID, 0, "%zu secrets for %u grants", n, c->policy->n_secrets);
@@ -82,16 +123,18 @@ static int take_secrets(struct config *c, json_t *list, struct den_err *err)
 	c->secrets = mem_zalloc(sizeof(*c->secrets) * n);
 	for (size_t i = 0; i < n; i++) {
 		const char *name, *mark, *value = NULL;
+		json_t *also = NULL;
 		char *clear = NULL;
 
-		if (json_unpack(json_array_get(list, i), "{s:s,s:s,s?s}", "name", &name, "placeholder", &mark,
-			    "value64", &value) < 0 || !*mark || (value && !(clear = decode(value))))
+		if (json_unpack(json_array_get(list, i), "{s:s,s:s,s?s,s?o}", "name", &name, "placeholder", &mark,
+			    "value64", &value, "also", &also) < 0 || !*mark || (value && !(clear = decode(value))))
 			return den_fail(err, DEN_INVALID, 0, "secret %zu", i);
-		c->secrets[i] = (struct gate_secret){ mem_strdup(name), mem_strdup(mark), clear };
-		marks[i] = c->secrets[i].placeholder;
+		c->secrets[i] = (struct gate_secret){ mem_strdup(name), mem_strdup(mark), clear, NULL };
 		c->n_secrets++;
+		if (take_also(&c->secrets[i], also, err) < 0)
+			return -1;
 	}
-	c->canaries = canary_new(marks, (unsigned)n);
+	make_canaries(c);
 	return 0;
 }
 

@@ -24,6 +24,7 @@ struct resolver;
 
 struct gate_secret {
 	char *name, *placeholder, *value;
+	char **also; /* placeholders of boxes that its programs come from: they stand for the same; NULL: none */
 };
 
 /* One generation of what the keeper said. Flows hold it as long as they live. */
@@ -36,6 +37,7 @@ struct config {
 	struct gate_secret *secrets; /* in the order of policy->secrets */
 	unsigned n_secrets;
 	struct canary *canaries; /* NULL: no secrets */
+	unsigned *canary_of, n_canaries; /* which of the secrets each is of */
 	struct mint *mint;
 	struct ssl_ctx_st *client; /* made when first needed */
 };

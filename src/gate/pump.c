@@ -22,7 +22,7 @@
 #define ROUNDS 16
 /* idle ones have no buffers */
 #define TLS_MODE (SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS)
-#define SECRETS_MAX 16
+#define SECRETS_MAX 64
 
 struct side {
 	SSL *ssl; /* NULL: in clear */
@@ -62,7 +62,8 @@ static void on_incident(void *user, unsigned canary, const char *place)
 	struct flow *f = user;
 	struct where w = flow_where(f);
 
-	record_incident(f->g, &w, canary < f->cfg->n_secrets ? f->cfg->secrets[canary].name : "?", place);
+	record_incident(f->g, &w,
+		canary < f->cfg->n_canaries ? f->cfg->secrets[f->cfg->canary_of[canary]].name : "?", place);
 }
 
 /* Several grants may share a placeholder. */
@@ -71,10 +72,10 @@ static const char *on_gone(void *user, unsigned canary)
 	struct flow *f = user;
 	const struct gate_secret *all = f->cfg->secrets;
 
-	if (!f->named || !f->v.terminate || canary >= f->cfg->n_secrets)
+	if (!f->named || !f->v.terminate || canary >= f->cfg->n_canaries)
 		return NULL;
 	for (int i = -1; (i = policy_next_secret(f->cfg->policy, &f->name, f->port, i)) >= 0;)
-		if (!all[i].value && !strcmp(all[i].placeholder, all[canary].placeholder))
+		if (!all[i].value && !strcmp(all[i].placeholder, all[f->cfg->canary_of[canary]].placeholder))
 			return all[i].name;
 	return NULL;
 }
@@ -108,6 +109,18 @@ static void put_secret(struct flow *f, int i, struct exchange_secret *s)
 		.service = p->service };
 }
 
+/* One, and the others that stand for the same. */
+static void put_secrets(struct flow *f, int i, struct exchange_secret *to, unsigned *n)
+{
+	char *const *also = f->cfg->secrets[i].also;
+
+	put_secret(f, i, &to[(*n)++]);
+	for (size_t k = 0; also && also[k] && *n < SECRETS_MAX; k++) {
+		to[*n] = to[*n - 1];
+		to[(*n)++].placeholder = also[k];
+	}
+}
+
 static struct exchange *make_exchange(struct flow *f)
 {
 	struct exchange_secret secrets[SECRETS_MAX];
@@ -122,7 +135,7 @@ static struct exchange *make_exchange(struct flow *f)
 	if (f->named && f->v.terminate) {
 		for (int i = policy_next_secret(p, &f->name, f->port, -1); i >= 0 && o.n_secrets < SECRETS_MAX;
 			i = policy_next_secret(p, &f->name, f->port, i))
-			put_secret(f, i, &secrets[o.n_secrets++]);
+			put_secrets(f, i, secrets, &o.n_secrets);
 		for (int i = policy_next_add(p, &f->name, f->port, -1); i >= 0; i = -1) {
 			o.token_audience = p->identity.adds[i].audience;
 			o.token_header = p->identity.adds[i].header;

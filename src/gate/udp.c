@@ -211,7 +211,7 @@ void udp_datagram(struct gsock *s)
 		if (found >= 0) {
 			struct where w = { NULL, &to, s->port };
 
-			record_incident(s->g, &w, f->cfg->secrets[found].name, "datagram");
+			record_incident(s->g, &w, f->cfg->secrets[f->cfg->canary_of[found]].name, "datagram");
 			continue;
 		}
 		(void)!send(f->up.fd, datagram, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);

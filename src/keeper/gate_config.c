@@ -17,6 +17,7 @@
 #define BUNDLE "/etc/ssl/certs/ca-certificates.crt"
 #define BUNDLE_MAX (4U << 20)
 #define TEXT_MAX (256U << 10)
+#define MARKS_MAX 12
 #define PROXY "http://198.18.0.1:3128"
 
 static void drop_secrets(struct kgate *g)
@@ -92,25 +93,26 @@ int gate_files(struct kgate *g, struct den_err *err)
 
 /* ---- from the vault ---- */
 
-/* Programs that came from another box hold its placeholders: they stand for the same secrets here. */
-static int load_marks(struct kgate *g, const struct policy_secret *s, json_t *value, struct den_err *err)
+/* Programs that came from another box hold its placeholders: they stand for the same secrets here. The newest: it is
+ * they who are asked for. */
+static int load_marks(struct kgate *g, const struct policy_secret *s, json_t *ret, struct den_err *err)
 {
 	char *const *marks = g->k->row.info.marks;
+	size_t n = strv_len(marks);
 
-	for (size_t i = 0; marks && marks[i]; i++) {
-		auto_free char *mark = NULL, *id = mem_strndup(marks[i], strcspn(marks[i], " "));
+	for (size_t i = n; i > 0 && n - i < MARKS_MAX; i--) {
+		auto_free char *mark = NULL, *id = mem_strndup(marks[i - 1], strcspn(marks[i - 1], " "));
 
 		if (vault_placeholder(g->k->store->path, id, s->name, s->env, NULL, &mark, err) < 0)
 			return -1;
-		json_array_append_new(g->secrets, json_pack("{s:s, s:s, s:O*}", "name", s->name, "placeholder", mark,
-			"value64", value));
+		json_array_append_new(ret, json_string(mark));
 	}
 	return 0;
 }
 
 static int load_secret(struct kgate *g, const struct policy_secret *s, json_t *values, struct den_err *err)
 {
-	json_t *value = json_object_get(values, s->name);
+	json_t *value = json_object_get(values, s->name), *also;
 	auto_free char *mark = NULL;
 
 	if (!json_is_string(value) && g->strict)
@@ -120,11 +122,14 @@ static int load_secret(struct kgate *g, const struct policy_secret *s, json_t *v
 	if (vault_placeholder(g->k->store->path, g->k->id.s, s->name, s->env, NULL, &mark, err) < 0)
 		return -1;
 	/* by variable: several hosts may be granted what is in one */
-	json_array_append_new(g->secrets, json_pack("{s:s, s:s, s:O*}", "name", s->name, "placeholder", mark,
-		"value64", value));
-	env_put(g, s->env, mark);
-	if (load_marks(g, s, value, err) < 0)
+	also = json_array();
+	if (load_marks(g, s, also, err) < 0) {
+		json_decref(also);
 		return -1;
+	}
+	json_array_append_new(g->secrets, json_pack("{s:s, s:s, s:O*, s:o}", "name", s->name, "placeholder", mark,
+		"value64", value, "also", also));
+	env_put(g, s->env, mark);
 	if (s->access_key)
 		env_put(g, "AWS_ACCESS_KEY_ID", s->access_key);
 	return 0;
