@@ -1,10 +1,13 @@
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -226,7 +229,46 @@ void store_let_go(struct store *s)
 		db_close(s, db);
 }
 
-int db_run(sqlite3 *db, const char *sql, db_bind bind, const void *arg, struct den_err *err)
+/*
+ * Those who write stand in line. SQLite has one writer at a time, and others ask again after a while, which becomes
+ * longer each time: of a hundred keepers most would sleep while nobody writes. A flock() wakes the next one at once.
+ * It only orders: what SQLite needs it locks itself, so who cannot stand in line (a full disk), or has stood there
+ * for too long (one before it is stopped), asks as it would without.
+ */
+static int line_fd = -1;
+
+static void line_alarm(int sig)
+{
+	(void)sig; /* ends flock() */
+}
+
+static void line_enter(sqlite3 *db)
+{
+	struct itimerval limit = { .it_value = { .tv_sec = BUSY_MS / 1000 / 4 } }, none = { 0 };
+	struct sigaction on = { .sa_handler = line_alarm }, old;
+	auto_buf path = { 0 };
+
+	buf_addf(&path, "%s-line", sqlite3_db_filename(db, "main"));
+	line_fd = open(buf_str(&path), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (line_fd < 0 || flock(line_fd, LOCK_EX | LOCK_NB) == 0)
+		return;
+	sigaction(SIGALRM, &on, &old);
+	setitimer(ITIMER_REAL, &limit, NULL);
+	(void)flock(line_fd, LOCK_EX);
+	setitimer(ITIMER_REAL, &none, NULL);
+	sigaction(SIGALRM, &old, NULL);
+}
+
+static void line_leave(void)
+{
+	if (line_fd >= 0) {
+		(void)flock(line_fd, LOCK_UN);
+		close(line_fd);
+	}
+	line_fd = -1;
+}
+
+static int run_one(sqlite3 *db, const char *sql, db_bind bind, const void *arg, struct den_err *err)
 {
 	sqlite3_stmt *st = NULL;
 	int r = 0;
@@ -238,9 +280,26 @@ int db_run(sqlite3 *db, const char *sql, db_bind bind, const void *arg, struct d
 	return r;
 }
 
+int db_run(sqlite3 *db, const char *sql, db_bind bind, const void *arg, struct den_err *err)
+{
+	bool alone = sqlite3_get_autocommit(db); /* else whoever began has stood in line */
+	int r;
+
+	if (alone)
+		line_enter(db);
+	r = run_one(db, sql, bind, arg, err);
+	if (alone)
+		line_leave();
+	return r;
+}
+
 int db_begin(sqlite3 *db, struct den_err *err)
 {
-	return sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK ? 0 : db_fail(db, "begin", err);
+	line_enter(db);
+	if (sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL) == SQLITE_OK)
+		return 0;
+	line_leave();
+	return db_fail(db, "begin", err);
 }
 
 int db_end(sqlite3 *db, int r, struct den_err *err)
@@ -249,6 +308,7 @@ int db_end(sqlite3 *db, int r, struct den_err *err)
 		r = db_fail(db, "commit", err);
 	if (r < 0)
 		(void)sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+	line_leave();
 	return r;
 }
 

@@ -529,3 +529,16 @@ PY
 only_init() {
 	[ "$(den ps --json "$1" | /usr/bin/python3 -c 'import json, sys; print(len(json.load(sys.stdin)["processes"]))')" = 1 ]
 }
+
+#@ root user
+test_who_never_leaves_the_line_of_the_database_does_not_keep_others_from_it() {
+	local b p
+	b=$(box)
+	(exec 9>"$DEN_STATE/den.db-line" && flock 9 && exec sleep 60) &
+	p=$!
+	sleep 0.3
+	den lease "$b" --ttl 1h
+	field "$b" expires | grep -q 20
+	alive "$p"
+	kill "$p"
+}
