@@ -40,6 +40,23 @@ int fd_write_all(int fd, const void *buf, size_t n, struct den_err *err)
 	return 0;
 }
 
+#define HOLE_MIN 4096U /* fewer zeros are written: a file system has no smaller holes */
+
+int fd_write_sparse(int fd, const void *buf, size_t n, bool *hole, struct den_err *err)
+{
+	const char *p = buf;
+
+	*hole = n >= HOLE_MIN && !p[0] && !memcmp(p, p + 1, n - 1) && lseek(fd, (off_t)n, SEEK_CUR) >= 0;
+	return *hole ? 0 : fd_write_all(fd, buf, n, err);
+}
+
+int fd_end_sparse(int fd, struct den_err *err)
+{
+	off_t size = lseek(fd, 0, SEEK_CUR);
+
+	return size < 0 || ftruncate(fd, size) < 0 ? den_fail_sys(err, errno, "set size") : 0;
+}
+
 int fd_read_all(int fd, size_t max, char **ret, size_t *ret_len, struct den_err *err)
 {
 	auto_free char *buf = NULL;

@@ -27,6 +27,10 @@ static inline int fd_take(int *fd)
 void fd_close(int *fd);
 
 int fd_write_all(int fd, const void *buf, size_t n, struct den_err *err);
+/* The next bytes of a new, empty file. A chunk of nothing but zeros becomes a hole, so that a sparse file needs no
+ * more room than where it came from; *hole then says that the size is not set yet: fd_end_sparse() does that. */
+int fd_write_sparse(int fd, const void *buf, size_t n, bool *hole, struct den_err *err);
+int fd_end_sparse(int fd, struct den_err *err);
 /* Reads up to max bytes until end of file; more than max is DEN_LIMIT. *ret gets a NUL after the
  * last byte; *ret_len may be NULL. */
 int fd_read_all(int fd, size_t max, char **ret, size_t *ret_len, struct den_err *err);

@@ -43,6 +43,7 @@ struct tree_unpacker {
 	char *parent_path;
 	/* The file whose data comes, in parent. */
 	int fd;
+	bool fd_hole; /* fd_write_sparse() */
 	char fd_name[256];
 	struct meta fd_meta;
 	char fd_caps[64]; /* its security.capability, which writing and a new owner would clear */
@@ -488,6 +489,7 @@ static int make_file(struct tree_unpacker *u, const char *base, const char *path
 	if (u->fd < 0)
 		return den_fail_sys(err, errno, "create '%s'", tar_show(path).s);
 	memcpy(u->fd_name, base, strlen(base) + 1); /* name_clean(): at most 255 */
+	u->fd_hole = false;
 	u->fd_meta = meta_of(u, e);
 	u->fd_caps_len = 0;
 	xattrs_set(u, u->fd, e);
@@ -643,7 +645,7 @@ static int on_data(const void *p, size_t n, void *user, struct den_err *err)
 {
 	struct tree_unpacker *u = user;
 
-	if (fd_write_all(u->fd, p, n, err) < 0)
+	if (fd_write_sparse(u->fd, p, n, &u->fd_hole, err) < 0)
 		return den_wrap(err, "'%s'", tar_show(u->fd_name).s);
 	return 0;
 }
@@ -654,6 +656,8 @@ static int on_end(void *user, struct den_err *err)
 
 	if (u->fd < 0)
 		return 0;
+	if (u->fd_hole && fd_end_sparse(u->fd, err) < 0)
+		return den_wrap(err, "'%s'", tar_show(u->fd_name).s);
 	if (meta_set(u, u->fd, &u->fd_meta, u->fd_name, err) < 0)
 		return -1;
 	if (u->fd_caps_len &&

@@ -29,6 +29,7 @@ struct out_sink {
 	struct copy *copy;
 	struct tree_unpacker *unpacker;
 	int fd;
+	bool hole; /* fd_write_sparse() */
 };
 
 static mode_t umask_now(void)
@@ -104,6 +105,14 @@ static int write_fd(const void *data, size_t n, void *user, struct den_err *err)
 	return 0;
 }
 
+static int write_file(const void *data, size_t n, void *user, struct den_err *err)
+{
+	struct out_sink *s = user;
+
+	copy_progress(s->copy, n);
+	return fd_write_sparse(s->fd, data, n, &s->hole, err);
+}
+
 static int feed(const void *data, size_t n, void *user, struct den_err *err)
 {
 	struct out_sink *s = user;
@@ -164,7 +173,8 @@ static int receive_file(struct copy *c, const char *path, const struct box_file 
 	if (fd < 0)
 		return den_fail_sys(err, errno, "'%.80s'", t->name);
 	s.fd = fd;
-	if (den_file_read(c->box, path, &c->opt, write_fd, &s, err) == 0 &&
+	if (den_file_read(c->box, path, &c->opt, write_file, &s, err) == 0 &&
+		(!s.hole || fd_end_sparse(fd, err) == 0) &&
 		place_file(fd, temp, &named, f, t, err) == 0)
 		return 0;
 	if (named)

@@ -81,13 +81,23 @@ test_300_megabytes_need_no_memory() {
 	at_least "resident kilobytes" $most 100
 }
 
-test_sparse_files_do_not_blow_up() {
+test_sparse_files_stay_sparse_both_ways() {
 	local b
 	b=$(box)
-	truncate -s $((2048 / DEN_TEST_SLOW))M sparse
-	echo end >>sparse
-	timeout $((50 * DEN_TEST_SLOW)) "$DEN" cp sparse "$b:/root/f"
-	is size "$(den exec "$b" -- stat -c %s /root/f)" "$(stat -c %s sparse)"
+	mkdir t
+	truncate -s 64M t/end t/middle t/hole
+	echo end >>t/end
+	printf x | dd of=t/middle bs=1M seek=20 conv=notrunc status=none
+	head -c 10000 /dev/zero >t/small
+	timeout $((50 * DEN_TEST_SLOW)) "$DEN" cp t "$b:/root/"
+	at_most "KiB in the box" "$(den exec "$b" -- du -sk /root/t | cut -f1)" 2048
+	den cp "$b:/root/t" back # as a tree,
+	diff -r t back
+	den cp "$b:/root/t/middle" middle # and file by file
+	den cp "$b:/root/t/end" end
+	cmp middle t/middle
+	cmp end t/end
+	at_most "KiB here" "$(du -skc back middle end | tail -n 1 | cut -f1)" 4096
 }
 
 odd_names() {
