@@ -218,9 +218,9 @@ struct den_box_info {
 	const char *owner;		  /* NULL: none */
 	const char *const *labels;	  /* NULL: none */
 	int64_t expires_ms;		  /* 0: never */
-	const char *on_expire;		  /* "delete" "pause" "stop" */
+	const char *on_expire;		  /* "delete" "pause" "pause-disk" "stop" */
 	uint64_t idle_ms;		  /* 0: never */
-	const char *on_idle;		  /* "pause" "stop" "delete" */
+	const char *on_idle;		  /* "pause" "pause-disk" "stop" "delete" */
 	int64_t active_ms; /* Unix time at which it was last seen busy; from den_list(): when that was last written */
 	uint64_t turn;	   /* how many turns it has had */
 	bool on_disk;	   /* paused, and nothing of it runs or is in memory: any use of it brings it back */
@@ -490,7 +490,7 @@ struct den_checkpoint {
 	int64_t parent;	    /* number; -1: none */
 	int64_t created_ms;
 	uint64_t turn;	    /* how many turns the box had had */
-	const char *kind;   /* "base" "turn" "manual" "rollback" "merge" "fork" */
+	const char *kind;   /* "base" "turn" "manual" "rollback" "merge" "fork" "pause" */
 	const char *message; /* what the turn was, or what the user said; any bytes */
 	const char *tags;   /* separated by spaces; "" */
 	const char *origin; /* "ID@N" that a fork came from, or that was merged; NULL */

@@ -403,3 +403,17 @@ test_stopping_a_box_on_disk_lets_its_programs_go() {
 	den start "$b"
 	if counts "$b"; then fail "they came back"; fi
 }
+
+#@ root
+test_the_boxs_own_hook_is_run_after_a_restore() {
+	local b f
+	b=$(box)
+	den exec "$b" -- sh -c 'mkdir -p /etc/den; printf "#!/bin/sh\necho \$DEN_GENERATION >>/told\n" >/etc/den/restored; chmod +x /etc/den/restored'
+	den pause --disk "$b" >/dev/null
+	den resume "$b"
+	soon 5 den exec "$b" -- test -s /told
+	is "the first time" "$(den exec "$b" -- cat /told)" 1
+	f=$(den fork --full "$b")
+	soon 5 den exec "$f" -- grep -qx 2 /told || fail "not told in the fork"
+	not den exec "$b" -- grep -qx 2 /told || fail "told in the original"
+}
