@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "criu.h"
@@ -21,6 +22,7 @@ struct place {
 	struct plan plan;
 	struct wall_box box;
 	int frozen_calls;
+	bool refuse; /* what is called while it is frozen says no */
 };
 
 static int cloned(pid_t pid, void *user, struct den_err *err)
@@ -38,8 +40,11 @@ static void put_dir(char *out, size_t cap, const char *base, const char *name)
 	CHECK(mkdir(out, 0755) == 0 || errno == EEXIST);
 }
 
-static void place_make(struct place *w, const char *name, const char *id, uint32_t base)
+/* The n-th of a test. */
+static void place_make(struct place *w, const char *name, unsigned n_th)
 {
+	uint32_t base = 1879048192U + n_th * 65536U;
+	char id[32];
 	static char self[4096];
 	struct den_err err;
 	ssize_t n;
@@ -61,6 +66,9 @@ static void place_make(struct place *w, const char *name, const char *id, uint32
 	self[n] = '\0';
 	*strrchr(self, '/') = '\0';
 	snprintf(w->init, sizeof(w->init), "%s/wall_init", self);
+	/* one of a test that failed must not be in the way of the next */
+	snprintf(id, sizeof(id), "b-%c%c%c%c%c%caaaaaaaaaaa%c", 'a' + getpid() % 26, 'a' + getpid() / 26 % 26,
+		'a' + getpid() / 676 % 26, 'a' + getpid() / 17576 % 26, 'a' + getpid() / 456976 % 26, 'a', (char)('a' + n_th));
 	CHECK(box_id_parse(id, &w->id, &err) == 0);
 	w->lowers[0] = w->lower;
 	w->tree = (struct plan_tree){ "/", w->lowers };
@@ -106,10 +114,34 @@ static struct count count_wait(const struct place *w, unsigned long n)
 	return (struct count){ 0 };
 }
 
+/* Until it has written as the box of that name. */
+static struct count host_wait(const struct place *w, const char *host)
+{
+	struct timespec nap = { 0, 2000000 };
+	struct count c = { 0 };
+
+	for (int i = 0; i < 2500 && strcmp(c.host, host); i++) {
+		c = count_read(w);
+		nanosleep(&nap, NULL);
+	}
+	CHECK(!strcmp(c.host, host));
+	return c;
+}
+
 static void place_end(struct place *w)
 {
 	wall_container.stop(&w->box, false);
 	wall_container.clean(&w->box);
+}
+
+static void place_start(struct place *w)
+{
+	struct den_err err = { 0 };
+
+	if (wall_container.start(&w->plan, &w->box, &err) < 0)
+		fprintf(stderr, "# %s\n", err.msg);
+	CHECK(w->box.pid > 0);
+	CHECK(count_wait(w, 20).n > 20);
 }
 
 static int frozen(void *user, struct den_err *err)
@@ -118,11 +150,10 @@ static int frozen(void *user, struct den_err *err)
 	struct timespec nap = { 0, 30000000 };
 	struct count a = count_read(w), b;
 
-	(void)err;
 	nanosleep(&nap, NULL);
 	b = count_read(w);
 	w->frozen_calls += a.n == b.n;
-	return 0;
+	return w->refuse ? den_fail(err, DEN_LIMIT, 0, "no") : 0;
 }
 
 static int save_to(struct place *w, const char *name, bool stay, struct den_err *err)
@@ -179,12 +210,9 @@ TEST(memory_a_saved_box_goes_on_and_its_copy_begins_where_it_was)
 	struct den_err err = { 0 };
 	struct count at, then;
 
-	place_make(&a, "one", "b-aaaaaaaaaaaaaaaaaa", 1879048192U);
-	place_make(&b, "two", "b-bbbbbbbbbbbbbbbbbb", 1879048192U + 65536U);
-	if (wall_container.start(&a.plan, &a.box, &err) < 0)
-		fprintf(stderr, "# %s\n", err.msg);
-	CHECK(a.box.pid > 0);
-	CHECK(count_wait(&a, 20).n > 20);
+	place_make(&a, "one", 0);
+	place_make(&b, "two", 1);
+	place_start(&a);
 	if (save_to(&a, "images", true, &err) < 0)
 		fprintf(stderr, "# %s\n", err.msg);
 	CHECK(err.code == DEN_OK);
@@ -195,13 +223,105 @@ TEST(memory_a_saved_box_goes_on_and_its_copy_begins_where_it_was)
 	load_from(&b, &a, "images");
 	then = count_wait(&b, 0);
 	CHECK(then.n > 0);
-	for (int i = 0; i < 1000 && strcmp(then.host, "two"); i++)
-		then = count_wait(&b, 0);
-	CHECK(!strcmp(then.host, "two")); /* its own host name */
+	then = host_wait(&b, "two"); /* its own host name */
 	CHECK(then.n >= at.n - 5 && then.n < at.n + 5000);
 	CHECK(then.mono <= at.mono + 3); /* the clock goes on from where it was */
 	CHECK(count_wait(&b, then.n + 5).n > then.n);
 	CHECK(count_wait(&a, count_read(&a).n + 5).n > 0);
+	place_end(&a);
+	place_end(&b);
+}
+
+TEST(memory_a_box_that_is_put_away_does_not_run_again_unless_it_is_let_go)
+{
+	struct timespec nap = { 0, 50000000 };
+	static struct place a;
+	struct den_err err = { 0 };
+	struct count at;
+
+	place_make(&a, "one", 0);
+	place_start(&a);
+	CHECK(save_to(&a, "images", false, &err) == 0);
+	at = count_read(&a);
+	nanosleep(&nap, NULL);
+	CHECK(count_read(&a).n == at.n);
+	CHECK(wall_container.freeze(&a.box, false, &err) == 0);
+	CHECK(count_wait(&a, at.n + 5).n > at.n);
+	place_end(&a);
+}
+
+TEST(memory_a_box_that_could_not_be_saved_goes_on)
+{
+	static struct place a;
+	struct den_err err = { 0 };
+
+	place_make(&a, "one", 0);
+	place_start(&a);
+	a.refuse = true;
+	CHECK(save_to(&a, "images", false, &err) < 0 && err.code == DEN_LIMIT);
+	CHECK(count_wait(&a, count_read(&a).n + 5).n > 0);
+	a.refuse = false;
+	CHECK(save_to(&a, "again", true, &err) == 0);
+	CHECK(count_wait(&a, count_read(&a).n + 5).n > 0);
+	place_end(&a);
+}
+
+TEST(memory_images_are_loaded_by_two_at_once_and_again)
+{
+	static struct place a, b, c, d;
+	struct den_err err = { 0 };
+	int status;
+	pid_t pid;
+
+	place_make(&a, "one", 0);
+	place_make(&b, "two", 1);
+	place_make(&c, "three", 2);
+	place_make(&d, "four", 3);
+	place_start(&a);
+	CHECK(save_to(&a, "images", true, &err) == 0);
+	files_copy(&a, &b);
+	files_copy(&a, &c);
+	pid = fork();
+	if (pid == 0) {
+		load_from(&b, &a, "images");
+		host_wait(&b, "two");
+		place_end(&b);
+		_exit(0);
+	}
+	load_from(&c, &a, "images");
+	host_wait(&c, "three");
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	/* a copy of a copy */
+	CHECK(save_to(&c, "images", true, &err) == 0);
+	files_copy(&c, &d);
+	load_from(&d, &c, "images");
+	host_wait(&d, "four");
+	CHECK(count_wait(&a, count_read(&a).n + 5).n > 0);
+	place_end(&a);
+	place_end(&c);
+	place_end(&d);
+}
+
+TEST(memory_damaged_images_are_refused_and_leave_nothing)
+{
+	static struct place a, b;
+	struct den_err err = { 0 };
+	char path[700];
+	int dir;
+
+	place_make(&a, "one", 0);
+	place_make(&b, "two", 1);
+	place_start(&a);
+	CHECK(save_to(&a, "images", true, &err) == 0);
+	files_copy(&a, &b);
+	snprintf(path, sizeof(path), "%s/images/pstree.img", a.dir);
+	CHECK(truncate(path, 9) == 0);
+	snprintf(path, sizeof(path), "%s/images", a.dir);
+	dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	CHECK(wall_container.load(&b.plan, dir, &b.box, &err) < 0 && b.box.pidfd < 0);
+	CHECK(waitpid(-1, NULL, WNOHANG) <= 0);
+	close(dir);
+	place_start(&b); /* nothing of the other is in its way */
 	place_end(&a);
 	place_end(&b);
 }

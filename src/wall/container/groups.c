@@ -296,3 +296,23 @@ int walls_check(struct cgroup *cg, pid_t not_this, pid_t nor_this, pid_t same_as
 			return -1;
 	return 0;
 }
+
+int walls_strays(struct cgroup *cg, pid_t init, struct den_err *err)
+{
+	auto_free pid_t *pids = NULL;
+	char path[48];
+	struct stat want, st;
+	size_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)init);
+	if (stat(path, &want) < 0)
+		return den_fail_sys(err, errno, "process 1");
+	if (cgroup_pids(cg, &pids, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "/proc/%d/ns/pid", (int)pids[i]);
+		if (stat(path, &st) == 0 && st.st_ino != want.st_ino && !is_zombie(pids[i]))
+			return den_fail(err, DEN_DENIED, 0, "a process is outside of the box's pid namespace");
+	}
+	return 0;
+}

@@ -14,3 +14,5 @@ int groups_restore(struct cgroup *cg, const char *lines, struct den_err *err);
 /* Every process but those two has what each of a started box has: den's filter, no capability beyond, the box's own user
  * namespace. */
 int walls_check(struct cgroup *cg, pid_t not_this, pid_t nor_this, pid_t same_as, struct den_err *err);
+/* And none is outside of the pid namespace of that one: what reads the images must not leave anything behind. */
+int walls_strays(struct cgroup *cg, pid_t init, struct den_err *err);

@@ -382,6 +382,10 @@ static int load_all(struct load *d, int dirfd, struct wall_box *ret, struct den_
 	}
 	end_holder(d, r == 0);
 	fd_close(&d->talk);
+	if (r == 0 && walls_strays(d->cg, d->pid, err) < 0) {
+		fd_close(&ret->pidfd);
+		r = -1;
+	}
 	if (r < 0) {
 		(void)cgroup_kill_all(d->cg, NULL);
 		if (d->pid > 0)
