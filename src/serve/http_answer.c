@@ -224,8 +224,10 @@ static void answer_over_body(struct req *r)
 	if (send(r->conn->fd, b.p, b.len, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)b.len)
 		return;
 	r->queued = r->cut = true;
+	/* No shutdown() for reading: once the other half is closed too, the kernel would answer the next bytes of
+	 * the body with a reset, and the client might never see what was said. What comes next ends the
+	 * connection (on_body()), and so does the client, or the reaper. */
 	conn_linger(r->conn);
-	shutdown(r->conn->fd, SHUT_RD);
 }
 
 static int answer_whole(struct req *r, int status, char *take, size_t n)

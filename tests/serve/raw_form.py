@@ -98,6 +98,13 @@ def early_answers():
         # chunked beyond the limit: told, though the end never comes
         c = s.conn().send("POST /small HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\n", b"y" * 4096)
         is_("chunked too large", c.answer()[0], 413)
+        # answered between two chunks: what is sent after that must not reset what the client has not read yet
+        c = s.conn().send("POST /impatient HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+        for i in range(4):
+            time.sleep(0.15)
+            c.send("1\r\nx\r\n")
+        time.sleep(0.15)
+        is_("answered between chunks", c.answer()[0], 409)
         is_("alive", s.conn().get("/hello")[0], 200)
 
 
