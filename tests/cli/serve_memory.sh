@@ -60,3 +60,14 @@ test_v1_hibernates_anywhere_and_says_what_it_cannot() {
 	serve_start
 	SERVER_PID=$(server_pid) /usr/bin/python3 "$TESTS/serve/v1.py" hibernate what_cannot_be_saved_is_told
 }
+
+#@ root timeout=180
+test_page_shows_boxes_on_disk() {
+	can_save
+	command -v "${CHROMIUM:-chromium}" >/dev/null || skip 'chromium is not installed'
+	serve_start
+	curl -s -o /dev/null -f "$URL/ui" || skip 'den-serve was built without its page (npm was missing)'
+	CHROMIUM=$(command -v "${CHROMIUM:-chromium}")
+	export TMP CHROMIUM
+	node_run ui.mjs on_disk
+}

@@ -394,6 +394,34 @@ const tests = {
 		}
 	},
 
+	/* Where programs can be saved (serve_memory.sh asks): a box goes to disk, and comes back with them. */
+	async on_disk() {
+		const box = await create({ name: 'sleeper' });
+		await run(box.id, 'setsid sleep 4711 >/dev/null 2>&1 & sleep 0.1');
+		const page = await open();
+		const choose = async (label) => {
+			await rowOf(page, 'sleeper').locator('.c-act button').click();
+			await page.getByRole('menuitem', { name: label }).click();
+		};
+		await rowOf(page, 'sleeper').locator('.state', { hasText: 'running' }).waitFor();
+		await choose('Pause to disk');
+		await rowOf(page, 'sleeper').locator('.state', { hasText: 'on disk' }).waitFor();
+		assert.equal((await api('GET', `/v1/boxes/${box.id}`)).on_disk, true);
+		await shot(page, 'on-disk');
+		await page.fill('#filter', 'on disk');
+		await rowOf(page, 'sleeper').waitFor();
+		await choose('Resume');
+		await page.fill('#filter', '');
+		await rowOf(page, 'sleeper').locator('.state', { hasText: 'running' }).waitFor();
+		assert.equal((await run(box.id, 'pgrep -c -f "sleep 471[1]"')).stdout.trim(), '1');
+		await goTo(page, `#/boxes/${box.id}/history`);
+		await page.getByRole('button', { name: 'Checkpoint now' }).click();
+		await page.getByLabel('With the programs that run').check();
+		await page.getByRole('button', { name: 'Make' }).click();
+		await page.locator('.point-row .kind', { hasText: 'programs' }).first().waitFor();
+		await shot(page, 'full-checkpoint');
+	},
+
 	async widths() {
 		for (let i = 0; i < 3; i++)
 			await create({
