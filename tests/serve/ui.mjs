@@ -429,6 +429,8 @@ const tests = {
 				labels: { team: 'research-and-development', task: '4711-a-long-one', model: 'some-model' },
 				ttl_ms: 3600000
 			});
+		const asleep = await create({ name: 'asleep' });
+		await api('POST', `/v1/boxes/${asleep.id}/hibernate`); /* the longest of the states */
 		for (const width of [1280, 1024, 800]) {
 			const page = await open({ viewport: { width, height: 800 } });
 			await rowOf(page, 'box-2').waitFor();
@@ -444,6 +446,12 @@ const tests = {
 				const b = await rowOf(page, 'box-2').locator(`.${name}`).boundingBox();
 				assert.ok(b && b.width > 40, `${name} has no room at ${width} px`);
 			}
+			const clipped = await page.evaluate(() =>
+				[...document.querySelectorAll('table.boxes td:is(.c-state, .c-mem, .c-age, .c-cost)')]
+					.filter((e) => e.scrollWidth > e.clientWidth)
+					.map((e) => e.textContent)
+			);
+			assert.deepEqual(clipped, [], `words are cut at ${width} px`);
 			await shot(page, `boxes-${width}`);
 			await page.close();
 		}
