@@ -24,19 +24,34 @@ import run
 BEGIN = "<!-- measured: written by bench/memory.py, do not edit -->"
 END = "<!-- end of what was measured of memory -->"
 WALLS = ["container", "gvisor"]
-RUNTIME = os.environ.get("DEN_RUNTIME", "/usr/local/lib/den/runtime") + "/bin"
+RUNTIME = os.environ.get("DEN_RUNTIME", "/usr/local/lib/den/runtime")
 HELP = "the longest that the program stood still, as it saw it"
 DEN_ROWS = [("create", "create, until the box runs"), ("exec", "exec `true`"), ("checkpoint", "checkpoint --full"),
             ("frozen", "... frozen, as den says"), ("gap", "... " + HELP),
             ("rollback", "rollback to it, until it runs"), ("pause", "pause --disk"), ("resume", "resume"),
-            ("fork 1", "fork --full, until it runs"), ("fork 10", "10 at once, each"), ("fork 100", "100, each")]
+            ("fork 1", "fork --full of the running box, until the fork runs"), ("fork 10", "10 by one command, each"),
+            ("fork 100", "100 by one command, each"), ("fork packed", "fork of a checkpoint that is compressed by now")]
 GOALS = [("checkpoint of 100 MB: frozen at most", 100, "frozen", 50),
          ("resume of 100 MB: at most", 100, "resume", 100), ("fork of 100 MB: at most", 100, "fork 1", 100)]
 WITHIN = 1.1  # of runsc by hand
 
 
 def path_of(name):
-    return shutil.which(name, path=RUNTIME + ":" + os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    return shutil.which(name, path=f"{RUNTIME}/bin:{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+def criu(directory):
+    """den's own CRIU as a program that anybody can start, in that directory; None: it is not there."""
+    if not os.path.exists(RUNTIME + "/criu/criu"):
+        return None
+    path = directory + "/criu"
+    if not os.path.exists(path):
+        os.makedirs(directory, exist_ok=True)
+        with open(path, "w") as f:
+            f.write(f'#!/bin/sh\nexec {RUNTIME}/criu/ld.so --inhibit-cache --library-path {RUNTIME}/criu/lib '
+                    f'{RUNTIME}/criu/criu --no-default-config "$@"\n')
+        os.chmod(path, 0o755)
+    return path
 
 
 class Rival:
@@ -81,7 +96,7 @@ class Criu(Rival):
 
     def save(self):
         self.checkpointed = self.new_images()
-        self.b.run(path_of("criu"), "dump", "-t", str(self.pid), "-D", self.checkpointed, "-o", "log", "--leave-running",
+        self.b.run(criu(self.b.dir + "/bin"), "dump", "-t", str(self.pid), "-D", self.checkpointed, "-o", "log", "--leave-running",
                    *self.FLAGS)
 
     def end(self):
@@ -98,7 +113,7 @@ class Criu(Rival):
         pidfile = self.checkpointed + "/pid"
         if os.path.exists(pidfile):
             os.unlink(pidfile)
-        self.b.run(path_of("criu"), "restore", "-d", "-D", self.checkpointed, "-o", "restore.log", "--pidfile", pidfile,
+        self.b.run(criu(self.b.dir + "/bin"), "restore", "-d", "-D", self.checkpointed, "-o", "restore.log", "--pidfile", pidfile,
                    *self.FLAGS)
         self.pid = int(open(pidfile).read())
 
@@ -157,7 +172,7 @@ class Podman(Rival):
 
     def podman(self, *argv, **kw):
         # runc asks for `criu` by name: the one of den's runtime is found first
-        return self.b.in_ns("env", f"PATH={RUNTIME}:{os.environ.get('PATH', '')}", *self.b.podman_argv(*argv), **kw)
+        return self.b.in_ns("env", f"PATH={self.b.dir}/bin:{os.environ.get('PATH', '')}", *self.b.podman_argv(*argv), **kw)
 
     def up(self):
         top = self.dir + "/rootfs"
@@ -187,6 +202,12 @@ class Podman(Rival):
 
 
 RIVALS = [Criu, Runsc, Podman]
+
+
+def why_of(e):
+    """What the program said, without the place where it ran."""
+    lines = [l for l in str(e).split(": status ")[-1].strip().splitlines() if "log file" not in l]
+    return (lines or ["no message"])[-1][-200:]
 
 
 class Memory(run.Bench):
@@ -241,9 +262,10 @@ class Memory(run.Bench):
         self.timed(s, "pause", self.run, self.den, "pause", "--disk", box)
         self.timed(s, "resume", self.run, self.den, "resume", box)
         for n in [1, 10] if size <= 100 else [1]:
-            made = self.timed(s, f"fork {n}", self.run, self.den, "fork", "--full", "--count", str(n), f"{box}@{told['number']}",
-                              each=n).stdout.split()
+            made = self.timed(s, f"fork {n}", self.run, self.den, "fork", "--full", "--count", str(n), box, each=n).stdout.split()
             self.run(self.den, "rm", "--force", *made)
+        made = self.timed(s, "fork packed", self.run, self.den, "fork", "--full", f"{box}@{told['number']}").stdout.strip()
+        self.run(self.den, "rm", "--force", made)
         self.ask(box, "check")
         self.settle(box)
 
@@ -262,13 +284,25 @@ class Memory(run.Bench):
         rival.ask("check")
         time.sleep(0.2 if self.quick else 1)
 
+    def try_round(self, s, rival, size):
+        """One that fails once is measured no more; what it did until then counts."""
+        try:
+            self.rival_round(s, rival)
+            return True
+        except (RuntimeError, OSError, subprocess.TimeoutExpired) as e:
+            s.clear()
+            self.note(f"{rival.name}, {size} MB: failed after some rounds: `{why_of(e)}`")
+            rival.down()
+            self.cleanups.remove(rival.down)
+            return False
+
     def rivals(self, wall, size):
         out = []
         for kind in RIVALS:
             if kind.wall != wall:
                 continue
             needs = {"Criu": "criu", "Runsc": "runsc", "Podman": "podman"}[kind.__name__]
-            if not path_of(needs):
+            if not (criu(self.dir + "/bin") if needs == "criu" else path_of(needs)):
                 self.note(f"{kind.name}: {needs} is not installed.")
                 continue
             rival = kind(self, size)
@@ -277,8 +311,8 @@ class Memory(run.Bench):
                 self.cleanups.append(rival.down)
                 self.rival_round(run.Samples(), rival)
                 out.append(rival)
-            except (RuntimeError, OSError, IndexError) as e:
-                self.note(f"{kind.name} does not work here: `{str(e).strip().splitlines()[-1][-300:]}`")
+            except (RuntimeError, OSError, IndexError, subprocess.TimeoutExpired) as e:
+                self.note(f"{kind.name} does not work here: `{why_of(e)}`")
                 rival.down()
         return out
 
@@ -308,8 +342,8 @@ class Memory(run.Bench):
                     s = run.Samples()
                     if who == "den":
                         self.den_round(s, wall, box, size)
-                    else:
-                        self.rival_round(s, who)
+                    elif not self.try_round(s, who, size):
+                        rivals.remove(who)
                     if r >= 0:
                         for k, v in s.items():
                             out[size][who if who == "den" else who.name].setdefault(k, []).extend(v)
@@ -323,8 +357,7 @@ class Memory(run.Bench):
         return out
 
     def hundred(self, s, box):
-        number = json.loads(self.run(self.den, "checkpoint", "--full", "--json", box).stdout)["number"]
-        made = self.timed(s, "fork 100", lambda: self.run(self.den, "fork", "--full", "--count", "100", f"{box}@{number}"),
+        made = self.timed(s, "fork 100", lambda: self.run(self.den, "fork", "--full", "--count", "100", box, timeout=900),
                           each=100).stdout.split()
         for i in range(0, len(made), 20):
             self.run(self.den, "rm", "--force", *made[i:i + 20])
