@@ -15,7 +15,7 @@
 #include "mem.h"
 
 #define ROOT "/sys/fs/cgroup"
-#define REMOVE_NS (2 * NS_PER_SEC)
+#define REMOVE_NS (10 * NS_PER_SEC) /* on a busy machine the dead need a while to leave */
 #define KILL_NS (5 * NS_PER_SEC)
 #define MAKE_TRIES 64 /* each needs another process to remove den/ in between */
 #define DEPTH_MAX 16
