@@ -21,7 +21,6 @@
 
 #define ARGV_SHOWN 4000 /* bytes of a command line in a record */
 #define ARG_COST 16     /* of an argument besides its bytes: the field's header, "..." */
-#define INPUT_MAX (64 * WIRE_WINDOW) /* bytes of stdin that wait, of all who write together */
 
 struct exec *exec_by_pid(struct init *in, pid_t pid)
 {
@@ -138,15 +137,6 @@ static void report_close(struct exec *x)
 	fd_close(&x->report.fd);
 }
 
-static void input_close(struct exec *x)
-{
-	if (x->in.fd < 0)
-		return;
-	loop_remove(x->init->loop, &x->in);
-	fd_close(&x->in.fd);
-	buf_free(&x->in_buf);
-}
-
 static void free_later_cb(struct loop_deferred *d)
 {
 	struct exec *x = CONTAINER_OF(d, struct exec, free_later);
@@ -239,7 +229,7 @@ void exec_forget(struct exec *x)
 /* Up to where a follower has surely got stream i. Bytes that it has not given credit for may be
  * lost with a dying keeper and are then asked for again; half the ring is left for them at most, so
  * that a small one does not stop for good. */
-static uint64_t sub_safe(const struct exec *x, const struct sub *s, int i)
+uint64_t sub_safe(const struct exec *x, const struct sub *s, int i)
 {
 	uint64_t under_way = MIN(s->window - s->credit, (uint64_t)x->out[i].ring.keep / 2);
 
@@ -442,94 +432,6 @@ static void output_cb(struct loop_source *src, uint32_t events)
 		exec_pump(x);
 	if (n <= 0)
 		exec_thin_ended(in); /* what was kept for its streams alone may go now */
-}
-
-/* ---- input ---- */
-
-static size_t input_credit_to(struct exec *x, struct sub *s, size_t n)
-{
-	size_t give = MIN(n, (size_t)s->in_owed);
-
-	if (give && x->init->keeper) {
-		auto_buf b = { 0 };
-
-		wire_put_u64(&b, F_CREDIT, give);
-		conn_send_buf(x->init->keeper, WM_IN_CREDIT, s->chan, &b);
-	}
-	s->in_owed -= give;
-	return give;
-}
-
-static void input_credit(struct exec *x, size_t n)
-{
-	list_for_each(l, &x->subs)
-		n -= input_credit_to(x, CONTAINER_OF(l, struct sub, link), n);
-}
-
-static void input_flush(struct exec *x)
-{
-	if (!x->started)
-		return; /* nobody reads yet, and no credit may be given before STARTED */
-	while (x->in.fd >= 0 && x->in_buf.len) {
-		ssize_t n = write(x->in.fd, x->in_buf.p, x->in_buf.len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && errno == EAGAIN)
-			break;
-		if (n < 0) { /* the program closed its stdin: swallow the rest as a pipe would */
-			input_credit(x, x->in_buf.len);
-			input_close(x);
-			return;
-		}
-		buf_consume(&x->in_buf, (size_t)n);
-		input_credit(x, (size_t)n);
-	}
-	if (x->in.fd >= 0 && x->in_eof && !x->in_buf.len) {
-		if (x->spec.flags & EXEC_TTY) {
-			(void)!write(x->in.fd, "\004", 1);
-			x->in_eof = false;
-		} else {
-			input_close(x);
-			return;
-		}
-	}
-	if (x->in_buf.len == 0)
-		buf_free(&x->in_buf);
-	if (x->in.fd >= 0)
-		loop_set_events(x->init->loop, &x->in, x->in_buf.len ? EPOLLOUT : 0);
-}
-
-static void input_cb(struct loop_source *src, uint32_t events)
-{
-	struct exec *x = CONTAINER_OF(src, struct exec, in);
-
-	if (!x->in_buf.len && (events & (EPOLLERR | EPOLLHUP))) { /* nobody reads any more */
-		input_close(x);
-		return;
-	}
-	input_flush(x);
-}
-
-void exec_input(struct exec *x, struct sub *s, const struct wire_frame *f)
-{
-	if (s->in_owed + f->len > 2 * WIRE_WINDOW || x->in_buf.len > INPUT_MAX)
-		return; /* somebody ignores credit; he loses, not we */
-	s->in_owed += f->len;
-	if (x->in.fd < 0 || x->in_eof) { /* not wanted: credited, so that nobody waits */
-		x->in_taken += f->len;
-		input_credit(x, f->len);
-		return;
-	}
-	x->in_taken += f->len;
-	buf_add(&x->in_buf, f->p, f->len);
-	input_flush(x);
-}
-
-void exec_input_eof(struct exec *x)
-{
-	x->in_eof = true;
-	input_flush(x);
 }
 
 /* ---- starting and following ---- */
@@ -741,75 +643,4 @@ void exec_attach(struct init *in, uint32_t chan, const struct wire_frame *f)
 	if (x->started && owed > x->in_buf.len)
 		input_credit_to(x, s, (size_t)(owed - x->in_buf.len));
 	exec_pump(x);
-}
-
-static void hold_cb(struct loop_timer *t)
-{
-	exec_pump(CONTAINER_OF(t, struct exec, hold)); /* nobody came: read on */
-}
-
-static void hold_here(struct exec *x)
-{
-	x->hold_pos[0] = x->hold_pos[1] = UINT64_MAX;
-	list_for_each(l, &x->subs)
-		for (int i = 0; i < 2 && !CONTAINER_OF(l, struct sub, link)->live; i++)
-			x->hold_pos[i] = MIN(x->hold_pos[i],
-				sub_safe(x, CONTAINER_OF(l, struct sub, link), i));
-}
-
-/* Its followers are about to go with their keeper, and may come back with the next: their place in
- * the output is kept for a moment. */
-static void exec_hold(struct exec *x, int64_t ms)
-{
-	bool followed = false;
-
-	list_for_each(l, &x->subs)
-		followed |= !CONTAINER_OF(l, struct sub, link)->live;
-	if (!followed && !x->hold.when)
-		return;
-	if (followed) /* else it is kept already, for those of the keeper before */
-		hold_here(x);
-	x->hold.cb = hold_cb;
-	loop_timer_set(x->init->loop, &x->hold, clock_mono_ns() + ms * NS_PER_MS);
-}
-
-static void drop_subs(struct init *in, int64_t hold_ms)
-{
-	list_for_each_safe(l, next, &in->execs) {
-		struct exec *x = CONTAINER_OF(l, struct exec, link);
-
-		exec_hold(x, hold_ms);
-		x->request = 0;
-		while (!list_empty(&x->subs))
-			exec_unsubscribe(x, CONTAINER_OF(x->subs.next, struct sub, link));
-		exec_pump(x); /* where nobody is waited for: read on */
-	}
-}
-
-void exec_drop_subs(struct init *in)
-{
-	drop_subs(in, HOLD_MS);
-}
-
-void exec_park(struct init *in)
-{
-	drop_subs(in, PARKED_MS);
-}
-
-/* The next keeper comes in a moment, and those who follow with it. */
-void exec_unpark(struct init *in, int64_t stopped_ms)
-{
-	list_for_each(l, &in->execs) {
-		struct exec *x = CONTAINER_OF(l, struct exec, link);
-
-		if (x->hold.when)
-			loop_timer_set(in->loop, &x->hold, clock_mono_ns() + HOLD_MS * NS_PER_MS);
-		if (x->spec.timeout_ms && !x->ended)
-			x->spec.timeout_ms += (uint64_t)stopped_ms;
-	}
-}
-
-void exec_disown(struct exec *x)
-{
-	x->spec.flags &= ~(uint64_t)EXEC_KILL_ON_CLOSE;
 }

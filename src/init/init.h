@@ -139,6 +139,14 @@ bool exec_any_running(struct init *in);
 void exec_thin_ended(struct init *in);
 void exec_forget(struct exec *x);
 
+uint64_t sub_safe(const struct exec *x, const struct sub *s, int i); /* up to where it surely has stream i */
+
+/* input.c */
+void input_cb(struct loop_source *src, uint32_t events);
+void input_flush(struct exec *x);
+void input_close(struct exec *x);
+size_t input_credit_to(struct exec *x, struct sub *s, size_t n);
+
 /*
  * spawn.c: forks a child for spec; cgroup_fd -1: none. Streams and x->report are set up in x. The
  * report pipe ends with no byte when the child has become the program (or died before); else it

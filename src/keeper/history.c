@@ -1,9 +1,8 @@
 /*
- * Checkpoints, rollback, turns.
+ * Checkpoints and turns. rollback.c goes back to them.
  *
  * A checkpoint is made in this order: the snapshot is on disk, then its row (with the new head) is,
- * then it is acknowledged. A rollback: what is present becomes a checkpoint, a new work is copied from
- * the old checkpoint, the row names it (that is the moment it happens), the old work goes.
+ * then it is acknowledged.
  *
  * A turn is an exec or a file operation. When one has ended and was answered, it is looked whether
  * anything changed (a fingerprint of the box's own changes, or on btrfs, when there are too many
@@ -26,9 +25,6 @@
 #include "saved.h"
 
 /* Entries that are looked at one by one: beyond that a snapshot is cheaper, and of a plain pool nothing is. */
-/* What becomes of a box that is rolled back: it stays down, is started, or comes back with its programs. */
-enum after { AFTER_STAYS, AFTER_RUNS, AFTER_LOADED };
-
 #define PRINT_MAX_BTRFS 300
 #define PRINT_MAX_PLAIN 50000
 #define MESSAGE_MAX 400
@@ -36,7 +32,6 @@ enum after { AFTER_STAYS, AFTER_RUNS, AFTER_LOADED };
 #define THIN_EVERY 50
 #define TURN_SLOW_MS 1000
 #define TURN_SHARE 20
-#define SWEEP_MS 5
 #define PRINT_SKIPS 32 /* looks that are spared when there were too many entries at the last one */
 
 /* As home_fingerprint(). */
@@ -350,182 +345,6 @@ static int look_at(struct keeper *k, struct den_err *err)
 		box_turn_end(k);
 	}
 	return need_history(k, err);
-}
-
-/* ---- rollback ---- */
-
-static void sweep_cb(struct loop_timer *t)
-{
-	struct keeper *k = CONTAINER_OF(t, struct keeper, sweep);
-
-	k->sweep_due = true;
-	work_run(k);
-}
-
-void box_sweep_later(struct keeper *k)
-{
-	k->sweep.cb = sweep_cb;
-	loop_timer_set(k->loop, &k->sweep, clock_mono_ns() + SWEEP_MS * NS_PER_MS);
-}
-
-/* ---- after an answer ---- */
-
-void box_settle(struct keeper *k)
-{
-	struct den_err ignored;
-
-	if (k->gone || !k->has_box)
-		return;
-	if (k->base_due && home_make_base(k, &ignored) == 0) /* else it is tried again */
-		k->base_due = false;
-	if (k->print_due && home_open(k, &ignored) == 0)
-		box_print_now(k);
-	k->print_due = false;
-}
-
-static void settle_cb(struct loop_deferred *d)
-{
-	box_settle(CONTAINER_OF(d, struct keeper, settle));
-}
-
-void box_settle_later(struct keeper *k)
-{
-	k->settle.cb = settle_cb;
-	loop_defer(k->loop, &k->settle);
-}
-
-/* What the row says of a box that was rolled back: the start that follows makes it true, or the next use does. */
-static void say_after(struct box_info *i, uint64_t number, enum after after)
-{
-	if (after == AFTER_RUNS)
-		i->state = BOX_RUNNING;
-	i->on_disk = ON_DISK_NOT;
-	if (after != AFTER_LOADED)
-		return;
-	i->state = BOX_PAUSED;
-	i->on_disk = ON_DISK_FULL;
-	i->images = number;
-}
-
-static int switch_to(struct keeper *k, uint64_t number, enum after after, struct den_err *err)
-{
-	uint64_t on_disk = k->row.info.on_disk, images = k->row.info.images;
-	enum box_state state = k->row.info.state;
-	uint64_t old_work = k->row.work, old_head = k->row.head;
-	int64_t old_pending = k->row.pending;
-	char from[64], to[64];
-	struct den_err ignored;
-	int r;
-
-	home_name(k, 'c', number, from);
-	home_name(k, 'w', old_work + 1, to);
-	(void)home_discard(k, to, &ignored); /* of a keeper that died in the middle */
-	if (number == 0 && !k->row.info.spec.from && faccessat(k->pool->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		r = home_make_empty(k, old_work + 1, err);
-	else
-		r = home_snapshot(k, from, NULL, to, false, err);
-	if (r < 0 || (after == AFTER_RUNS && box_announce(k, err) < 0))
-		return den_wrap(err, "roll back to %llu", (unsigned long long)number);
-	k->row.work = old_work + 1;
-	k->row.head = number;
-	k->row.pending = -1;
-	say_after(&k->row.info, number, after);
-	r = store_put(k->store, &k->row, err); /* the moment it happens */
-	if (after != AFTER_LOADED || r < 0)
-		k->row.info.state = state;
-	if (r < 0) {
-		k->row.info.on_disk = on_disk;
-		k->row.info.images = images;
-		k->row.work = old_work;
-		k->row.head = old_head;
-		k->row.pending = old_pending;
-		(void)home_discard(k, to, &ignored);
-		return -1;
-	}
-	home_close(k);
-	k->print_known = false;
-	/* what it wrote to before is taken apart when the box runs again and whoever waits has been told */
-	box_sweep_later(k);
-	return 0;
-}
-
-int box_restore_files(struct keeper *k, uint64_t number, struct den_err *err)
-{
-	return open_template(k, err) < 0 || home_pool(k, err) < 0 ? -1 : switch_to(k, number, AFTER_LOADED, err);
-}
-
-/* What could not be started again is stopped, and its row says so. */
-static void stays_down(struct keeper *k)
-{
-	struct den_err ignored;
-
-	(void)box_save(k, &ignored);
-	answer_waiting(k);
-}
-
-static bool is_full(struct keeper *k, uint64_t number)
-{
-	struct ckpt *all = NULL;
-	const struct ckpt *c;
-	struct den_err ignored;
-	size_t n = 0;
-	bool full;
-
-	if (history_list(k->store, &k->id, &all, &n, &ignored) < 0)
-		return false;
-	c = history_find(all, n, number);
-	full = c && c->images;
-	ckpts_free(all, n);
-	return full;
-}
-
-int box_rollback(struct keeper *k, uint64_t number, bool keep_present, bool programs, uint64_t *ret_before,
-	struct den_err *err)
-{
-	bool was_up = box_is_up(k) || k->row.info.on_disk, full = programs && is_full(k, number);
-	enum after after = full ? AFTER_LOADED : was_up ? AFTER_RUNS : AFTER_STAYS;
-	char message[64];
-	uint64_t before = k->row.head;
-
-	if (need_history(k, err) < 0 || open_template(k, err) < 0)
-		return -1;
-	if (full && memory_check(k, &k->id, number, err) < 0)
-		return den_wrap(err, "its programs cannot come back (--disk: its files alone)");
-	if (box_is_up(k)) {
-		k->keep_waiting = true; /* whoever waits for its end does not mean this */
-		box_down(k, NULL);
-		k->keep_waiting = false;
-	} else if (k->row.info.on_disk) {
-		kexec_box_down(k);
-		k->row.info.state = BOX_STOPPED;
-	}
-	snprintf(message, sizeof(message), "before the rollback to %llu", (unsigned long long)number);
-	if ((keep_present && box_checkpoint_if_changed(k, CKPT_ROLLBACK, message, &before, err) < 0) ||
-		switch_to(k, number, after, err) < 0) {
-		struct den_err why;
-
-		k->row.info.on_disk = ON_DISK_NOT;
-		if (was_up && box_up(k, &why) == 0)
-			(void)box_save(k, &why);
-		else if (was_up)
-			stays_down(k);
-		return -1;
-	}
-	*ret_before = before;
-	feed_number(k, "rollback", "number", number, NULL, NULL);
-	if (after == AFTER_LOADED && box_wake(k, err) < 0)
-		return den_wrap(err, "rolled back, but its programs did not come back");
-	if (after == AFTER_RUNS && box_up(k, err) < 0) {
-		stays_down(k);
-		return den_wrap(err, "rolled back, but not started again");
-	}
-	/* the present is what head is, but for what a start makes: that is no change of anybody's */
-	k->print_due = true;
-	if (k->pool->kind == POOL_PLAIN)
-		box_settle(k);
-	else
-		box_settle_later(k);
-	return 0;
 }
 
 /* ---- requests ---- */
