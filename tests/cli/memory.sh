@@ -417,3 +417,51 @@ test_the_boxs_own_hook_is_run_after_a_restore() {
 	soon 5 den exec "$f" -- grep -qx 2 /told || fail "not told in the fork"
 	not den exec "$b" -- grep -qx 2 /told || fail "told in the original"
 }
+
+# What could be saved but not loaded again is refused, and the box goes on.
+#@ root
+test_what_could_not_be_loaded_again_is_not_saved() {
+	local b
+	b=$(box)
+	den exec "$b" -- python3 -c 'import os
+os.chdir("/dev/shm")
+for i in range(30):
+    os.mkdir("d" * 200)
+    os.chdir("d" * 200)'
+	counter "$b"
+	try den pause --disk "$b"
+	want_rc 2
+	want_err_has "name too long"
+	counts "$b" || fail "it does not count any more"
+	den exec "$b" -- sh -c 'rm -r /dev/shm/d*'
+	den exec --detach "$b" -- python3 -c 'import ctypes, signal, struct
+# anything but pause() kills
+code = b"".join(struct.pack("HBBI", *i) for i in ((0x20, 0, 0, 0), (0x15, 0, 1, 34), (6, 0, 0, 0x7fff0000), (6, 0, 0, 0x80000000)))
+text = ctypes.create_string_buffer(code)
+prog = ctypes.create_string_buffer(struct.pack("HxxxxxxQ", 4, ctypes.addressof(text)))
+libc = ctypes.CDLL(None)
+libc.prctl(38, 1, 0, 0, 0)
+open("/own", "w").close()
+libc.prctl(22, 2, prog, 0, 0)
+libc.pause()' >/dev/null
+	soon 5 "$DEN" exec "$b" -- test -e /own
+	sleep 0.2
+	try den pause --disk "$b"
+	want_rc 8
+	want_err_has "seccomp filter of its own"
+	counts "$b" || fail "it does not count any more"
+}
+
+#@ root
+test_a_box_with_all_its_processes_is_loaded_within_its_limit() {
+	local b
+	b=$(box --pids 10)
+	den exec --detach "$b" -- sh -c 'for i in 1 2 3 4 5 6 7; do sleep 1000 & done; wait' >/dev/null
+	sleep 0.3
+	try den pause --disk "$b"
+	want_rc 0
+	try den resume "$b"
+	want_rc 0
+	try den exec "$b" -- sh -c 'sleep 1 & sleep 1 & sleep 1 & sleep 1 & wait'
+	want_err_has "limit of processes"
+}

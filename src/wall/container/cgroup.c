@@ -374,6 +374,11 @@ int cgroup_make(struct cgroup *cg, const struct box_spec *spec, struct den_err *
 	return 0;
 }
 
+int cgroup_limit(struct cgroup *cg, const struct box_spec *spec, struct den_err *err)
+{
+	return cg->limits->make(cg, spec, err);
+}
+
 int cgroup_into_fd(struct cgroup *cg)
 {
 	struct hier *h = cg->core == &cgroup_core_v2 ? cg->core->members(cg) : NULL;

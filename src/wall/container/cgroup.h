@@ -43,6 +43,9 @@ void cgroup_free(struct cgroup *cg); /* the group itself stays; NULL is allowed 
  * crash left is made anew, one with processes is DEN_CONFLICT. */
 int cgroup_make(struct cgroup *cg, const struct box_spec *spec, struct den_err *err);
 
+/* Puts other limits in force in a group that was made. */
+int cgroup_limit(struct cgroup *cg, const struct box_spec *spec, struct den_err *err);
+
 /* For clone3(CLONE_INTO_CGROUP); borrowed. -1: this host's way is the descriptors alone. */
 int cgroup_into_fd(struct cgroup *cg);
 /* Descriptors into each of which the box's first process, single-threaded, writes "0" before it

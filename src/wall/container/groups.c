@@ -22,6 +22,7 @@
 struct status {
 	pid_t leader, inner; /* inner: as the innermost namespace has it */
 	int seccomp;
+	uint64_t filters; /* 0: a kernel that does not tell */
 	uint64_t bound, effective, permitted;
 };
 
@@ -41,12 +42,13 @@ static uint64_t number_of(const char *text, const char *key, int base)
 
 static int status_read(const char *path, struct status *ret)
 {
-	char text[4096];
+	char text[16384]; /* with more groups than CRIU takes */
 	const char *p, *end;
 
 	if (file_read_at(AT_FDCWD, path, text, sizeof(text), NULL) < 0)
 		return -1;
 	*ret = (struct status){ .leader = (pid_t)number_of(text, "\nTgid:", 10),
+		.filters = number_of(text, "\nSeccomp_filters:", 10),
 		.seccomp = (int)number_of(text, "\nSeccomp:", 10), .bound = number_of(text, "\nCapBnd:", 16),
 		.effective = number_of(text, "\nCapEff:", 16), .permitted = number_of(text, "\nCapPrm:", 16) };
 	p = line_of(text, "\nNStgid:");
@@ -228,10 +230,33 @@ static uint64_t kept_mask(void)
 	return mask;
 }
 
-static int check_thread(const char *path, struct den_err *err)
+static int each_thread(pid_t pid, int (*look)(const char *path, const void *user, struct den_err *err), const void *user,
+	struct den_err *err)
+{
+	char path[64];
+	struct dirent *de;
+	DIR *d;
+	int r = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	d = opendir(path);
+	if (!d)
+		return den_fail_sys(err, errno, "look at the box's processes");
+	while (r == 0 && (de = readdir(d))) {
+		if (de->d_name[0] == '.')
+			continue;
+		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/status", (int)pid, de->d_name);
+		r = look(path, user, err);
+	}
+	closedir(d);
+	return r;
+}
+
+static int check_thread(const char *path, const void *user, struct den_err *err)
 {
 	struct status st;
 
+	(void)user;
 	if (status_read(path, &st) < 0)
 		return errno == ENOENT || errno == ESRCH ? 0 : den_fail_sys(err, errno, "look at what was loaded");
 	if (st.seccomp != 2 || (st.bound & ~kept_mask()) || (st.effective & ~kept_mask()) || (st.permitted & ~kept_mask()))
@@ -254,29 +279,15 @@ static bool is_zombie(pid_t pid)
 
 static int check_process(pid_t pid, const struct stat *user, struct den_err *err)
 {
-	char path[64 + 256];
+	char path[64];
 	struct stat st;
-	struct dirent *de;
-	DIR *d;
-	int r = 0;
 
 	if (is_zombie(pid)) /* it will never run */
 		return 0;
 	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
 	if (stat(path, &st) < 0 || st.st_ino != user->st_ino)
 		return den_fail(err, DEN_DENIED, 0, "a process would be in another user namespace");
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
-	d = opendir(path);
-	if (!d)
-		return den_fail_sys(err, errno, "look at what was loaded");
-	while (r == 0 && (de = readdir(d))) {
-		if (de->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/status", (int)pid, de->d_name);
-		r = check_thread(path, err);
-	}
-	closedir(d);
-	return r;
+	return each_thread(pid, check_thread, NULL, err);
 }
 
 int walls_check(struct cgroup *cg, pid_t not_this, pid_t nor_this, pid_t same_as, struct den_err *err)
@@ -314,5 +325,32 @@ int walls_strays(struct cgroup *cg, pid_t init, struct den_err *err)
 		if (stat(path, &st) == 0 && st.st_ino != want.st_ino && !is_zombie(pids[i]))
 			return den_fail(err, DEN_DENIED, 0, "a process is outside of the box's pid namespace");
 	}
+	return 0;
+}
+
+static int check_filters(const char *path, const void *user, struct den_err *err)
+{
+	const struct status *init = user;
+	struct status st;
+
+	if (status_read(path, &st) < 0 || st.filters <= init->filters)
+		return 0;
+	return den_fail(err, DEN_UNSUPPORTED, 0, "process %d has a seccomp filter of its own: it could not be loaded again",
+		(int)st.inner);
+}
+
+int walls_own_filters(struct cgroup *cg, pid_t init, struct den_err *err)
+{
+	auto_free pid_t *pids = NULL;
+	struct status first;
+	size_t n;
+
+	if (status_of(init, &first) < 0)
+		return den_fail_sys(err, errno, "process 1");
+	if (cgroup_pids(cg, &pids, &n, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		if (!is_zombie(pids[i]) && each_thread(pids[i], check_filters, &first, err) < 0)
+			return -1;
 	return 0;
 }

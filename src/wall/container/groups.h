@@ -16,3 +16,6 @@ int groups_restore(struct cgroup *cg, const char *lines, struct den_err *err);
 int walls_check(struct cgroup *cg, pid_t not_this, pid_t nor_this, pid_t same_as, struct den_err *err);
 /* And none is outside of the pid namespace of that one: what reads the images must not leave anything behind. */
 int walls_strays(struct cgroup *cg, pid_t init, struct den_err *err);
+/* Refuses processes with filters beside den's. A filter that forbids what CRIU has still to do when it is in force kills
+ * the process at load, and only who has rights over the host may suspend it. */
+int walls_own_filters(struct cgroup *cg, pid_t init, struct den_err *err);

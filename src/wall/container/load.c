@@ -40,6 +40,7 @@
 
 extern int umount2(const char *, int);
 #define MNT_DETACH_ 2
+#define LOADERS_MAX 32
 
 struct load {
 	const struct plan *plan;
@@ -210,6 +211,9 @@ static int load_step(const char *step, pid_t pid, void *user, struct den_err *er
 	}
 	if (strcmp(step, "pre-resume"))
 		return 0;
+	if (cgroup_limit(d->cg, d->plan->spec, err) < 0 &&
+		(err->code != DEN_UNSUPPORTED || !(d->plan->spec->flags & BOX_PIDS_DEFAULT)))
+		return -1;
 	if (walls_check(d->cg, d->criu, d->holder.pid, d->holder.pid, err) < 0 ||
 		groups_restore(d->cg, buf_str(&d->notes.groups), err) < 0)
 		return -1;
@@ -409,9 +413,15 @@ static void take_apart(const struct plan *p)
 
 static int load_box(struct load *d, int dirfd, struct wall_box *ret, struct den_err *err)
 {
+	struct box_spec roomy = *d->plan->spec;
+	struct plan p = *d->plan;
+
 	take_apart(d->plan);
+	if (roomy.pids) /* for those who load: a box may have as many processes as it is allowed */
+		roomy.pids += LOADERS_MAX;
+	p.spec = &roomy;
 	if (container_memory(err) < 0 || images_notes_read(dirfd, &d->notes, err) < 0 ||
-		container_cgroup(d->plan, ret, &d->cg, err) < 0)
+		container_cgroup(&p, ret, &d->cg, err) < 0)
 		return -1;
 	if (!d->cg)
 		return den_fail(err, DEN_UNSUPPORTED, 0, "loading programs needs a cgroup: %s", ret->note);

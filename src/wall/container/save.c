@@ -116,7 +116,7 @@ static int on_frozen(struct save *v, struct den_err *err)
 		(v->sockets.connected && sockets_hold(v->box->pidfd, &v->hold, err) < 0))
 		return -1;
 	v->notes->routes = v->sockets.routes;
-	if (groups_note(v->box->cg, &v->notes->groups, err) < 0 ||
+	if (walls_own_filters(v->box->cg, v->box->pid, err) < 0 || groups_note(v->box->cg, &v->notes->groups, err) < 0 ||
 		groups_semaphores(v->box->cg, &v->semaphores, err) < 0)
 		return -1;
 	return tmpfs_pack(v->box->pidfd, v->s->dirfd, &v->packer, err);

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <sched.h>
 #include <stdio.h>
@@ -53,6 +54,8 @@ static int put(int out, enum what what, const struct stat *st, const char *path,
 		.mtime_nsec = (uint32_t)st->st_mtim.tv_nsec, .mtime_sec = st->st_mtim.tv_sec,
 		.size = what == E_FILE ? (uint64_t)st->st_size : 0 };
 
+	if (e.path_len >= PATH_MAX) /* it could not be made again by that name */
+		return den_fail_sys(err, ENAMETOOLONG, "path of %u bytes", e.path_len);
 	if (fd_write_all(out, &e, sizeof(e), err) < 0 || fd_write_all(out, path, e.path_len, err) < 0)
 		return -1;
 	return fd_write_all(out, target, e.target_len, err);
