@@ -10,10 +10,10 @@ static void hold_cb(struct loop_timer *t)
 static void hold_here(struct exec *x)
 {
 	x->hold_pos[0] = x->hold_pos[1] = UINT64_MAX;
-	list_for_each(l, &x->subs)
+	list_for_each (l, &x->subs)
 		for (int i = 0; i < 2 && !CONTAINER_OF(l, struct sub, link)->live; i++)
-			x->hold_pos[i] = MIN(x->hold_pos[i],
-				sub_safe(x, CONTAINER_OF(l, struct sub, link), i));
+			x->hold_pos[i] = MIN(
+				x->hold_pos[i], sub_safe(x, CONTAINER_OF(l, struct sub, link), i));
 }
 
 /* Its followers are about to go with their keeper, and may come back with the next: their place in
@@ -22,7 +22,7 @@ static void exec_hold(struct exec *x, int64_t ms)
 {
 	bool followed = false;
 
-	list_for_each(l, &x->subs)
+	list_for_each (l, &x->subs)
 		followed |= !CONTAINER_OF(l, struct sub, link)->live;
 	if (!followed && !x->hold.when)
 		return;
@@ -34,7 +34,7 @@ static void exec_hold(struct exec *x, int64_t ms)
 
 static void drop_subs(struct init *in, int64_t hold_ms)
 {
-	list_for_each_safe(l, next, &in->execs) {
+	list_for_each_safe (l, next, &in->execs) {
 		struct exec *x = CONTAINER_OF(l, struct exec, link);
 
 		exec_hold(x, hold_ms);
@@ -58,7 +58,7 @@ void exec_park(struct init *in)
 /* The next keeper comes in a moment, and those who follow with it. */
 void exec_unpark(struct init *in, int64_t stopped_ms)
 {
-	list_for_each(l, &in->execs) {
+	list_for_each (l, &in->execs) {
 		struct exec *x = CONTAINER_OF(l, struct exec, link);
 
 		if (x->hold.when)

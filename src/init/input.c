@@ -32,7 +32,7 @@ size_t input_credit_to(struct exec *x, struct sub *s, size_t n)
 
 static void input_credit(struct exec *x, size_t n)
 {
-	list_for_each(l, &x->subs)
+	list_for_each (l, &x->subs)
 		n -= input_credit_to(x, CONTAINER_OF(l, struct sub, link), n);
 }
 

@@ -123,7 +123,8 @@ static void wake_frame(struct conn *c, const struct wire_frame *f)
 	in->listen.fd = INIT_FD_LISTEN;
 	(void)loop_add(in->loop, &in->listen, &err);
 	if (in->orphan_ms)
-		loop_timer_set(in->loop, &in->orphan, clock_mono_ns() + (int64_t)in->orphan_ms * NS_PER_MS);
+		loop_timer_set(in->loop, &in->orphan,
+			clock_mono_ns() + (int64_t)in->orphan_ms * NS_PER_MS);
 	if (in->memory_limit)
 		loop_timer_set(in->loop, &in->meminfo, 1);
 }
@@ -163,14 +164,16 @@ static void park_cb(struct loop_timer *t)
 	struct init *in = CONTAINER_OF(t, struct init, park.timer);
 	struct den_err err;
 	/* above those that it is about to be given */
-	int low = in->park.dialled ? -1 : dial(), fd = low >= 0 ? fcntl(low, F_DUPFD_CLOEXEC, INIT_FD_MEMUSE + 1) : -1;
+	int low = in->park.dialled ? -1 : dial(),
+	    fd = low >= 0 ? fcntl(low, F_DUPFD_CLOEXEC, INIT_FD_MEMUSE + 1) : -1;
 
 	fd_close(&low);
 	if (fd < 0) {
 		try_later(in);
 		return;
 	}
-	in->park.conn = (struct conn){ .on_frame = wake_frame, .on_close = wake_closed, .take_fds = true };
+	in->park.conn =
+		(struct conn){ .on_frame = wake_frame, .on_close = wake_closed, .take_fds = true };
 	if (conn_open(&in->park.conn, in->loop, fd, &err) < 0) {
 		try_later(in);
 		return;

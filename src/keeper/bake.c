@@ -27,8 +27,9 @@ bool bake_find(struct store *s, const char *name, struct box_id *ret)
 {
 	auto_fd dir = openat(s->fd, BAKED, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	char id[64];
-	ssize_t n = dir < 0 || image_name_check(name, NULL) < 0 || strchr(name, '/') ? -1 :
-		readlinkat(dir, name, id, sizeof(id) - 1);
+	ssize_t n = dir < 0 || image_name_check(name, NULL) < 0 || strchr(name, '/')
+			    ? -1
+			    : readlinkat(dir, name, id, sizeof(id) - 1);
 
 	if (n <= 0)
 		return false;
@@ -74,21 +75,28 @@ static int claim(struct store *s, const char *name, const char *id, struct den_e
 	dir = openat(s->fd, BAKED, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir < 0 || symlinkat(id, dir, name) < 0)
 		return errno == EEXIST ? den_fail(err, DEN_CONFLICT, 0,
-			"there is a template '%s' already; 'den template rm %s' removes it", name, name) :
-					 den_fail_sys(err, errno, "name the template");
+						 "there is a template '%s' already; 'den template "
+						 "rm %s' removes it",
+						 name, name)
+				       : den_fail_sys(err, errno, "name the template");
 	return fsync(dir) < 0 ? den_fail_sys(err, errno, "name the template") : 0;
 }
 
 /* The seed: a box like the other, as it was, that nobody starts. */
-static int seed_make(struct keeper *k, const struct box_id *other, uint64_t number, struct den_err *err)
+static int seed_make(
+	struct keeper *k, const struct box_id *other, uint64_t number, struct den_err *err)
 {
-	struct ckpt c = { .parent = -1, .created_ms = clock_wall_ms(), .kind = CKPT_FORK,
-		.message = (char *)"as it was baked", .origin = k->row.info.spec.from };
+	struct ckpt c = { .parent = -1,
+		.created_ms = clock_wall_ms(),
+		.kind = CKPT_FORK,
+		.message = (char *)"as it was baked",
+		.origin = k->row.info.spec.from };
 	auto_saved v = SAVED_NONE;
 
 	if (memory_check(k, other, number, err) < 0 || open_template(k, err) < 0 ||
-		store_box_make(k->store, &k->id, 0, &k->boxfd, &k->lock, err) < 0 || home_make(k, err) < 0 ||
-		home_make_base(k, err) < 0 || saved_share(k->store, other, number, &k->id, 0, err) < 0 ||
+		store_box_make(k->store, &k->id, 0, &k->boxfd, &k->lock, err) < 0 ||
+		home_make(k, err) < 0 || home_make_base(k, err) < 0 ||
+		saved_share(k->store, other, number, &k->id, 0, err) < 0 ||
 		saved_look(k->store, &k->id, 0, &v, err) < 0 || box_announce(k, err) < 0)
 		return -1;
 	k->base_due = k->announced = false;
@@ -115,7 +123,9 @@ static int from_parse(const char *from, struct box_id *id, uint64_t *number, str
 	if (!at || box_id_parse(text, id, err) < 0)
 		return den_fail(err, DEN_INVALID, 0, "bake which checkpoint? BOX@NUMBER");
 	*number = strtoull(at + 1, &end, 10);
-	return *end || end == at + 1 ? den_fail(err, DEN_INVALID, 0, "bake which checkpoint? BOX@NUMBER") : 0;
+	return *end || end == at + 1
+		       ? den_fail(err, DEN_INVALID, 0, "bake which checkpoint? BOX@NUMBER")
+		       : 0;
 }
 
 static void seed_plain(struct box_spec *s)
@@ -141,11 +151,14 @@ int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, stru
 	if (k->has_box)
 		return den_fail(err, DEN_CONFLICT, 0, "this keeper has a box already");
 	if (field_str(f, F_NAME, 255, &name, err) < 0 || field_str(f, F_FROM, 64, &from, err) < 0 ||
-		image_name_check(name ? name : "", err) < 0 || from_parse(from, &other, &number, err) < 0)
+		image_name_check(name ? name : "", err) < 0 ||
+		from_parse(from, &other, &number, err) < 0)
 		return -1;
 	if (strchr(name, '/') || !strcmp(name, "host") || !strcmp(name, "empty") ||
 		image_find(k->store, name, old, err) == 0)
-		return den_fail(err, DEN_CONFLICT, 0, "'%s' cannot be the name of a template with programs: it is taken, or has a /",
+		return den_fail(err, DEN_CONFLICT, 0,
+			"'%s' cannot be the name of a template with programs: it is taken, or has "
+			"a /",
 			name);
 	k->row.slot = UINT64_MAX;
 	k->row.pending = -1;
@@ -181,6 +194,8 @@ int bake_remove(struct keeper *k, const char *name, struct den_err *err)
 	if (unlinkat(dir, name, 0) < 0 || fsync(dir) < 0)
 		return den_fail_sys(err, errno, "remove the template");
 	if (box_open(k, &id, err) < 0 || box_delete(k, err) < 0)
-		return err->code == DEN_NOT_FOUND ? 0 : den_wrap(err, "its name is gone; 'den gc' frees the rest");
+		return err->code == DEN_NOT_FOUND
+			       ? 0
+			       : den_wrap(err, "its name is gone; 'den gc' frees the rest");
 	return 0;
 }

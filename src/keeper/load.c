@@ -40,8 +40,8 @@ static int write_generation(struct keeper *k, struct den_err *err)
 	char text[32];
 
 	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)k->row.info.restores);
-	return dir < 0 ? den_fail_sys(err, errno, "open '%s'", GATE_RUN) :
-			 file_replace_at(dir, "generation", text, strlen(text), 0644, err);
+	return dir < 0 ? den_fail_sys(err, errno, "open '%s'", GATE_RUN)
+		       : file_replace_at(dir, "generation", text, strlen(text), 0644, err);
 }
 
 static int load_images(struct keeper *k, const struct saved *v, int *wake, struct den_err *err)
@@ -50,7 +50,8 @@ static int load_images(struct keeper *k, const struct saved *v, int *wake, struc
 	auto_fd dir = -1;
 	int r;
 
-	if (plan_make(k, &plan, err) < 0 || (dir = memory_dir(v->dirfd, err)) < 0 || write_generation(k, err) < 0 || wake_listen(k, wake, err) < 0 ||
+	if (plan_make(k, &plan, err) < 0 || (dir = memory_dir(v->dirfd, err)) < 0 ||
+		write_generation(k, err) < 0 || wake_listen(k, wake, err) < 0 ||
 		mark_loading(k, true, err) < 0)
 		return -1;
 	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &plan.p.listen_fd, err) < 0)
@@ -66,7 +67,8 @@ static int load_images(struct keeper *k, const struct saved *v, int *wake, struc
 /* Is there such a file in the box? Behind another wall it cannot be seen from here: then it is tried. */
 static bool has_hook(struct keeper *k)
 {
-	struct open_how how = { .flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC,
+		.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
 	auto_fd root = -1, fd = -1;
 	char path[64];
 
@@ -86,7 +88,8 @@ static void run_hook(struct keeper *k)
 	char text[48];
 
 	if (has_hook(k)) {
-		snprintf(text, sizeof(text), "DEN_GENERATION=%llu", (unsigned long long)k->row.info.restores);
+		snprintf(text, sizeof(text), "DEN_GENERATION=%llu",
+			(unsigned long long)k->row.info.restores);
 		strv_add(&s.env, text);
 		strv_add(&s.argv, "/bin/sh");
 		strv_add(&s.argv, "-c");
@@ -182,8 +185,10 @@ int box_wake(struct keeper *k, struct den_err *err)
 		i->stopped_ms = stopped;
 		if (err->code == DEN_CONFLICT) /* that would mean that it runs */
 			err->code = DEN_INTERNAL;
-		return den_wrap(err, how == ON_DISK_FULL ? "resume ('den rollback --disk' starts it without its programs)" :
-							   "resume");
+		return den_wrap(err,
+			how == ON_DISK_FULL
+				? "resume ('den rollback --disk' starts it without its programs)"
+				: "resume");
 	}
 	i->stopped_ms = 0;
 	free(i->reason);
@@ -233,7 +238,8 @@ int box_hibernate(struct keeper *k, struct den_err *err)
 	if (i->spec.flags & BOX_EPHEMERAL)
 		return den_fail(err, DEN_UNSUPPORTED, 0, "a throwaway box cannot be kept");
 	if (!box_is_up(k) && !i->on_disk)
-		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
+		return den_fail(
+			err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
 	if (box_is_up(k)) {
 		bool written = k->row_written;
 

@@ -48,8 +48,10 @@ void memory_about(struct keeper *k, struct saved_about *a)
 	auto_buf t = { 0 };
 
 	buf_addf(&t, "%s %s", k->row.info.spec.template_name, k->row.version ? k->row.version : "");
-	*a = (struct saved_about){ .wall = mem_strdup(k->row.info.spec.wall), .template = mem_strdup(buf_str(&t)),
-		.ids = wall_ids(NULL), .generation = k->row.info.generation };
+	*a = (struct saved_about){ .wall = mem_strdup(k->row.info.spec.wall),
+		.template = mem_strdup(buf_str(&t)),
+		.ids = wall_ids(NULL),
+		.generation = k->row.info.generation };
 }
 
 int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err)
@@ -177,7 +179,8 @@ static void tell_large(struct keeper *k)
 
 	if (k->ops->stats(&k->wall, &st, &ignored) < 0 || st.mem < MEMORY_TELL_BYTES)
 		return;
-	snprintf(text, sizeof(text), "saving programs, about %llu MB of memory", (unsigned long long)(st.mem >> 20));
+	snprintf(text, sizeof(text), "saving programs, about %llu MB of memory",
+		(unsigned long long)(st.mem >> 20));
 	tell_progress(text, k);
 }
 
@@ -188,11 +191,13 @@ static int can_save(struct keeper *k, struct den_err *err)
 	if (memory_possible(k, err) < 0)
 		return -1;
 	if (!box_is_up(k))
-		return den_fail(err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
+		return den_fail(
+			err, DEN_CONFLICT, 0, "the box is not running; 'den start' starts it");
 	if (k->merging)
 		return den_fail(err, DEN_CONFLICT, 0, "a merge into this box is under way");
 	if (k->stopping || (k->init_up && !k->init_known && !k->fresh))
-		return den_fail(err, DEN_CONFLICT, EAGAIN, "the box is just starting or stopping; try again");
+		return den_fail(err, DEN_CONFLICT, EAGAIN,
+			"the box is just starting or stopping; try again");
 	/* init has to run to be parked */
 	if (k->row.info.state == BOX_PAUSED && k->ops->freeze(&k->wall, false, err) < 0)
 		return -1;
@@ -237,7 +242,8 @@ static void seal_later(struct keeper *k, uint64_t number, bool pack)
 		fd_close_from(SEAL_FD + 1);
 		(void)saved_seal(k->store, &k->id, number, pack, &ignored);
 		/* who deleted the box meanwhile could not remove what we were writing */
-		if (place_box(k->store->fd, &k->id, &pid, &ignored) < 0 && ignored.code == DEN_NOT_FOUND)
+		if (place_box(k->store->fd, &k->id, &pid, &ignored) < 0 &&
+			ignored.code == DEN_NOT_FOUND)
 			saved_remove_but(k->store, &k->id, NULL, NULL);
 		_exit(0);
 	}
@@ -252,7 +258,8 @@ static bool is_passing(struct keeper *k, const struct ckpt *c)
 	if (!c->images || c->tags[0] || (k->row.info.on_disk && c->number == k->row.info.images) ||
 		clock_wall_ms() - c->created_ms < PASSING_MS)
 		return false;
-	return c->kind == CKPT_PAUSE || (c->kind == CKPT_MANUAL && c->message && !strcmp(c->message, FOR_FORK));
+	return c->kind == CKPT_PAUSE ||
+	       (c->kind == CKPT_MANUAL && c->message && !strcmp(c->message, FOR_FORK));
 }
 
 static void drop_passing(struct keeper *k)
@@ -318,7 +325,8 @@ int memory_point(struct keeper *k, const char *ref, struct buf *out, struct den_
 	int r;
 
 	if (ref && *ref && strcmp(ref, "now")) {
-		if (box_resolve(k, ref, &number, err) < 0 || memory_check(k, &k->id, number, err) < 0)
+		if (box_resolve(k, ref, &number, err) < 0 ||
+			memory_check(k, &k->id, number, err) < 0)
 			return -1;
 		wire_put_u64(out, F_NUMBER, number);
 		return 0;
@@ -340,7 +348,8 @@ int memory_point(struct keeper *k, const char *ref, struct buf *out, struct den_
 /* ---- pausing ---- */
 
 /* The transaction that makes it so. */
-static int pause_row(struct keeper *k, const struct save *s, const char *reason, struct den_err *err)
+static int pause_row(
+	struct keeper *k, const struct save *s, const char *reason, struct den_err *err)
 {
 	struct box_info *i = &k->row.info;
 	enum box_state state = i->state;
@@ -365,7 +374,7 @@ static int pause_row(struct keeper *k, const struct save *s, const char *reason,
 
 static void execs_still(struct keeper *k)
 {
-	list_for_each(l, &k->execs) {
+	list_for_each (l, &k->execs) {
 		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
 
 		loop_timer_clear(&x->timeout);

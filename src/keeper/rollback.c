@@ -83,7 +83,8 @@ static int switch_to(struct keeper *k, uint64_t number, enum after after, struct
 	home_name(k, 'c', number, from);
 	home_name(k, 'w', old_work + 1, to);
 	(void)home_discard(k, to, &ignored); /* of a keeper that died in the middle */
-	if (number == 0 && !k->row.info.spec.from && faccessat(k->pool->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+	if (number == 0 && !k->row.info.spec.from &&
+		faccessat(k->pool->fd, from, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
 		r = home_make_empty(k, old_work + 1, err);
 	else
 		r = home_snapshot(k, from, NULL, to, false, err);
@@ -114,7 +115,9 @@ static int switch_to(struct keeper *k, uint64_t number, enum after after, struct
 
 int box_restore_files(struct keeper *k, uint64_t number, struct den_err *err)
 {
-	return open_template(k, err) < 0 || home_pool(k, err) < 0 ? -1 : switch_to(k, number, AFTER_LOADED, err);
+	return open_template(k, err) < 0 || home_pool(k, err) < 0
+		       ? -1
+		       : switch_to(k, number, AFTER_LOADED, err);
 }
 
 /* What could not be started again is stopped, and its row says so. */
@@ -142,8 +145,8 @@ static bool is_full(struct keeper *k, uint64_t number)
 	return full;
 }
 
-int box_rollback(struct keeper *k, uint64_t number, bool keep_present, bool programs, uint64_t *ret_before,
-	struct den_err *err)
+int box_rollback(struct keeper *k, uint64_t number, bool keep_present, bool programs,
+	uint64_t *ret_before, struct den_err *err)
 {
 	bool was_up = box_is_up(k) || k->row.info.on_disk, full = programs && is_full(k, number);
 	enum after after = full ? AFTER_LOADED : was_up ? AFTER_RUNS : AFTER_STAYS;
@@ -162,8 +165,10 @@ int box_rollback(struct keeper *k, uint64_t number, bool keep_present, bool prog
 		kexec_box_down(k);
 		k->row.info.state = BOX_STOPPED;
 	}
-	snprintf(message, sizeof(message), "before the rollback to %llu", (unsigned long long)number);
-	if ((keep_present && box_checkpoint_if_changed(k, CKPT_ROLLBACK, message, &before, err) < 0) ||
+	snprintf(message, sizeof(message), "before the rollback to %llu",
+		(unsigned long long)number);
+	if ((keep_present &&
+		    box_checkpoint_if_changed(k, CKPT_ROLLBACK, message, &before, err) < 0) ||
 		switch_to(k, number, after, err) < 0) {
 		struct den_err why;
 

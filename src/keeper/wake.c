@@ -73,7 +73,8 @@ int wake_listen(struct keeper *k, int *ret, struct den_err *err)
 	if (place_listen(dir, WAKE_SOCK, &fd, err) < 0)
 		return -1;
 	if (fchmodat(dir, WAKE_SOCK, 0600, 0) < 0 ||
-		(geteuid() == 0 && k->row.slot != UINT64_MAX && fchownat(dir, WAKE_SOCK, root, root, AT_SYMLINK_NOFOLLOW) < 0))
+		(geteuid() == 0 && k->row.slot != UINT64_MAX &&
+			fchownat(dir, WAKE_SOCK, root, root, AT_SYMLINK_NOFOLLOW) < 0))
 		return den_fail_sys(err, errno, "open '%s' to the box", WAKE_SOCK);
 	*ret = fd_take(&fd);
 	return 0;
@@ -105,12 +106,14 @@ static int await_caller(struct keeper *k, int listen_fd, struct den_err *err)
 	int64_t until = clock_mono_ns() + WAKE_MS * NS_PER_MS;
 
 	for (;;) {
-		struct pollfd p[] = { { .fd = listen_fd, .events = POLLIN }, { .fd = k->wall.pidfd, .events = POLLIN } };
+		struct pollfd p[] = { { .fd = listen_fd, .events = POLLIN },
+			{ .fd = k->wall.pidfd, .events = POLLIN } };
 		int64_t left = (until - clock_mono_ns()) / NS_PER_MS;
 		auto_fd fd = -1;
 
 		if (left <= 0)
-			return den_fail(err, DEN_TIMEOUT, 0, "the box's init process does not come back");
+			return den_fail(
+				err, DEN_TIMEOUT, 0, "the box's init process does not come back");
 		if (poll(p, 2, (int)left) < 0 && errno != EINTR)
 			return den_fail_sys(err, errno, "wait for init");
 		if (p[1].revents)
@@ -148,7 +151,10 @@ static int send_wake(struct keeper *k, int to, int door, const int files[2], str
 	wire_put_u64(&b, F_FLAGS, flags);
 	wire_put_u64(&b, F_MEMORY, k->row.info.spec.memory);
 	/* for a kernel that is not the host's */
-	wire_put_str(&b, F_HOSTNAME, spec->hostname ? spec->hostname : spec->name ? spec->name : k->id.s);
+	wire_put_str(&b, F_HOSTNAME,
+		spec->hostname ? spec->hostname
+		: spec->name   ? spec->name
+			       : k->id.s);
 	wire_put_str(&b, F_BOOT_ID, k->row.info.boot_id);
 	wire_frame_put(&frame, WM_WAKE, 0, b.p, (uint32_t)b.len);
 	iov = (struct iovec){ frame.p, frame.len };
@@ -190,7 +196,7 @@ static int hand_over(struct keeper *k, int *listen_fd, struct den_err *err)
 /* What timers counted stood still, or is of other groups now. */
 static void arm_again(struct keeper *k)
 {
-	list_for_each(l, &k->execs) {
+	list_for_each (l, &k->execs) {
 		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
 
 		if (x->ended)
@@ -232,14 +238,14 @@ static void disown(struct keeper *k, struct kexec *x)
 
 static void channels(struct keeper *k)
 {
-	list_for_each(l, &k->execs) {
+	list_for_each (l, &k->execs) {
 		struct kexec *x = CONTAINER_OF(l, struct kexec, link);
 
-		if (!x->ended && (x->info.flags & EXEC_KILL_ON_CLOSE) && !(x->info.flags & EXEC_BUILTIN) &&
-			!kexec_has_chan(k, x))
+		if (!x->ended && (x->info.flags & EXEC_KILL_ON_CLOSE) &&
+			!(x->info.flags & EXEC_BUILTIN) && !kexec_has_chan(k, x))
 			disown(k, x);
 	}
-	list_for_each(l, &k->chans)
+	list_for_each (l, &k->chans)
 		rejoin(k, CONTAINER_OF(l, struct chan, link));
 }
 

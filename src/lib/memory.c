@@ -46,7 +46,8 @@ static int saved_read(const struct buf *answer, struct den_saved **ret, struct d
 	return 0;
 }
 
-static int save_ask(struct den_box *box, uint8_t type, struct buf *req, struct den_saved **ret, struct den_err *err)
+static int save_ask(struct den_box *box, uint8_t type, struct buf *req, struct den_saved **ret,
+	struct den_err *err)
 {
 	auto_buf out = { 0 };
 
@@ -56,7 +57,8 @@ static int save_ask(struct den_box *box, uint8_t type, struct buf *req, struct d
 	return ret ? saved_read(&out, ret, err) : 0;
 }
 
-int den_checkpoint_full(struct den_box *box, const char *message, struct den_saved **ret, struct den_err *err)
+int den_checkpoint_full(
+	struct den_box *box, const char *message, struct den_saved **ret, struct den_err *err)
 {
 	auto_buf req = { 0 };
 
@@ -76,7 +78,8 @@ int den_box_hibernate(struct den_box *box, struct den_err *err)
 	return box_ask(box, WM_HIBERNATE, NULL, 0, NULL, err);
 }
 
-int den_rollback_disk(struct den_box *box, const char *ref, uint64_t *ret_before, struct den_err *err)
+int den_rollback_disk(
+	struct den_box *box, const char *ref, uint64_t *ret_before, struct den_err *err)
 {
 	auto_buf req = { 0 }, out = { 0 };
 
@@ -90,7 +93,8 @@ int den_rollback_disk(struct den_box *box, const char *ref, uint64_t *ret_before
 }
 
 /* "ID@N" of a full checkpoint, made if need be. */
-static int full_point(struct den_box *box, const char *ref, char **ret_from, struct den_saved **saved, struct den_err *err)
+static int full_point(struct den_box *box, const char *ref, char **ret_from,
+	struct den_saved **saved, struct den_err *err)
 {
 	auto_buf req = { 0 };
 	struct den_saved *s;
@@ -105,8 +109,8 @@ static int full_point(struct den_box *box, const char *ref, char **ret_from, str
 	return 0;
 }
 
-int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box_spec *over, struct den_box **ret,
-	struct den_saved **saved, struct den_err *err)
+int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box_spec *over,
+	struct den_box **ret, struct den_saved **saved, struct den_err *err)
 {
 	auto_free char *from = NULL;
 	struct den_saved *s;

@@ -47,13 +47,15 @@ void saved_close(struct saved *v)
 
 /* ---- making ---- */
 
-int saved_begin(struct store *s, const struct box_id *id, uint64_t n, int *ret_dirfd, struct den_err *err)
+int saved_begin(
+	struct store *s, const struct box_id *id, uint64_t n, int *ret_dirfd, struct den_err *err)
 {
 	char dir[64], path[96];
 
 	snprintf(dir, sizeof(dir), SAVED_DIR "/%s", id->s);
 	path_of(id, ".", n, path);
-	if ((mkdirat(s->fd, SAVED_DIR, 0700) < 0 && errno != EEXIST) || (mkdirat(s->fd, dir, 0700) < 0 && errno != EEXIST))
+	if ((mkdirat(s->fd, SAVED_DIR, 0700) < 0 && errno != EEXIST) ||
+		(mkdirat(s->fd, dir, 0700) < 0 && errno != EEXIST))
 		return den_fail_sys(err, errno, "make '%s'", dir);
 	saved_abandon(s, id, n);
 	if (mkdirat(s->fd, path, 0700) < 0)
@@ -86,13 +88,17 @@ static int add_file(struct saved *v, int dirfd, const char *name, struct den_err
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return den_fail_sys(err, errno, "open '%.60s'", name);
-	if (!S_ISREG(st.st_mode) || name[0] == '.' || strchr(name, '\n') || v->n_files == SAVED_FILES_MAX)
-		return den_fail(err, DEN_INTERNAL, 0, "the wall left something strange: '%.60s'", name);
+	if (!S_ISREG(st.st_mode) || name[0] == '.' || strchr(name, '\n') ||
+		v->n_files == SAVED_FILES_MAX)
+		return den_fail(
+			err, DEN_INTERNAL, 0, "the wall left something strange: '%.60s'", name);
 	if (fsync(fd) < 0)
 		return den_fail_sys(err, errno, "write '%.60s'", name);
 	v->files = mem_realloc(v->files, (v->n_files + 1) * sizeof(*v->files));
 	f = &v->files[v->n_files++];
-	*f = (struct saved_file){ .name = mem_strdup(name), .size = (uint64_t)st.st_size, .ino = st.st_ino,
+	*f = (struct saved_file){ .name = mem_strdup(name),
+		.size = (uint64_t)st.st_size,
+		.ino = st.st_ino,
 		.ctime_ns = ctime_ns(&st) };
 	v->bytes += f->size;
 	return 0;
@@ -107,7 +113,8 @@ static int add_files(struct saved *v, int dirfd, struct den_err *err)
 	if (!d)
 		return den_fail_sys(err, errno, "read what was saved");
 	while (r == 0 && (de = readdir(d)))
-		if (strcmp(de->d_name, ".") && strcmp(de->d_name, "..") && strcmp(de->d_name, SAVED_MANIFEST))
+		if (strcmp(de->d_name, ".") && strcmp(de->d_name, "..") &&
+			strcmp(de->d_name, SAVED_MANIFEST))
 			r = add_file(v, dirfd, de->d_name, err);
 	closedir(d);
 	if (r == 0 && !v->n_files)
@@ -127,13 +134,16 @@ static int sync_parents(struct store *s, const struct box_id *id, struct den_err
 	char dir[64];
 
 	snprintf(dir, sizeof(dir), SAVED_DIR "/%s", id->s);
-	return sync_at(s->fd, dir, err) < 0 || sync_at(s->fd, SAVED_DIR, err) < 0 ? -1 : sync_at(s->fd, ".", err);
+	return sync_at(s->fd, dir, err) < 0 || sync_at(s->fd, SAVED_DIR, err) < 0
+		       ? -1
+		       : sync_at(s->fd, ".", err);
 }
 
 static int write_manifest(const struct saved *v, int dirfd, struct den_err *err)
 {
-	return saved_manifest_write(dirfd, v, err) < 0 || sync_at(dirfd, SAVED_MANIFEST, err) < 0 ? -1 :
-		sync_at(dirfd, ".", err);
+	return saved_manifest_write(dirfd, v, err) < 0 || sync_at(dirfd, SAVED_MANIFEST, err) < 0
+		       ? -1
+		       : sync_at(dirfd, ".", err);
 }
 
 static char *copy(const char *text)
@@ -141,15 +151,20 @@ static char *copy(const char *text)
 	return text ? mem_strdup(text) : NULL;
 }
 
-int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd, const struct saved_about *about,
-	uint64_t *ret_bytes, struct den_err *err)
+int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd,
+	const struct saved_about *about, uint64_t *ret_bytes, struct den_err *err)
 {
 	auto_saved v = SAVED_NONE;
 	char making[96], made[96];
 
-	v.about = (struct saved_about){ .wall = copy(about->wall), .runtime = copy(about->runtime ?: "unknown"),
-		.template = copy(about->template), .kernel = copy(about->kernel), .machine = copy(about->machine),
-		.cpu = copy(about->cpu), .ids = about->ids, .generation = about->generation };
+	v.about = (struct saved_about){ .wall = copy(about->wall),
+		.runtime = copy(about->runtime ?: "unknown"),
+		.template = copy(about->template),
+		.kernel = copy(about->kernel),
+		.machine = copy(about->machine),
+		.cpu = copy(about->cpu),
+		.ids = about->ids,
+		.generation = about->generation };
 	saved_about_host(&v.about);
 	saved_boot(v.boot);
 	path_of(id, ".", n, making);
@@ -166,8 +181,8 @@ int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd
 
 /* ---- reading ---- */
 
-static int open_locked(struct store *s, const struct box_id *id, uint64_t n, int how, struct saved *v,
-	struct den_err *err)
+static int open_locked(struct store *s, const struct box_id *id, uint64_t n, int how,
+	struct saved *v, struct den_err *err)
 {
 	struct stat here, there;
 	char path[96];
@@ -176,16 +191,21 @@ static int open_locked(struct store *s, const struct box_id *id, uint64_t n, int
 	v->s = s;
 	v->lock = open_dir(s->fd, path);
 	if (v->lock < 0)
-		return den_fail(err, DEN_NOT_FOUND, 0, "no programs were saved with checkpoint %llu of %s",
-			(unsigned long long)n, id->s);
+		return den_fail(err, DEN_NOT_FOUND, 0,
+			"no programs were saved with checkpoint %llu of %s", (unsigned long long)n,
+			id->s);
 	if (how && flock(v->lock, how) < 0)
-		return den_fail(err, DEN_CONFLICT, errno, "what was saved of the programs is in use");
-	if (fstat(v->lock, &here) < 0 || fstatat(s->fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || here.st_ino != there.st_ino)
-		return den_fail(err, DEN_NOT_FOUND, 0, "checkpoint %llu of %s was just removed", (unsigned long long)n, id->s);
+		return den_fail(
+			err, DEN_CONFLICT, errno, "what was saved of the programs is in use");
+	if (fstat(v->lock, &here) < 0 || fstatat(s->fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
+		here.st_ino != there.st_ino)
+		return den_fail(err, DEN_NOT_FOUND, 0, "checkpoint %llu of %s was just removed",
+			(unsigned long long)n, id->s);
 	return saved_manifest_read(v->lock, v, err);
 }
 
-int saved_look(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret, struct den_err *err)
+int saved_look(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret,
+	struct den_err *err)
 {
 	struct saved v = SAVED_NONE;
 
@@ -199,17 +219,19 @@ int saved_look(struct store *s, const struct box_id *id, uint64_t n, struct save
 
 static int damaged(const struct saved_file *f, struct den_err *err)
 {
-	return den_fail(err, DEN_UNSUPPORTED, 0, "what was saved of the programs is damaged: '%.60s' is not what it was",
-		f->name);
+	return den_fail(err, DEN_UNSUPPORTED, 0,
+		"what was saved of the programs is damaged: '%.60s' is not what it was", f->name);
 }
 
 /* Untouched since it was written, under this very kernel? */
 static bool is_same(const struct saved_file *f, const struct stat *st, bool same_boot)
 {
-	return same_boot && st->st_ino == f->ino && ctime_ns(st) == f->ctime_ns && (uint64_t)st->st_size == f->size;
+	return same_boot && st->st_ino == f->ino && ctime_ns(st) == f->ctime_ns &&
+	       (uint64_t)st->st_size == f->size;
 }
 
-static int verify_plain(const struct saved *v, const struct saved_file *f, bool same_boot, struct den_err *err)
+static int verify_plain(
+	const struct saved *v, const struct saved_file *f, bool same_boot, struct den_err *err)
 {
 	struct stat st;
 	char hash[65];
@@ -232,8 +254,8 @@ static int unpack_file(const struct saved *v, const struct saved_file *f, struct
 	snprintf(name, sizeof(name), "%s.zst", f->name);
 	if (saved_unpack(v->lock, name, v->dirfd, f->name, f->size, hash, err) < 0)
 		return -1;
-	if (fstatat(v->dirfd, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || (uint64_t)st.st_size != f->size ||
-		strcmp(hash, f->hash))
+	if (fstatat(v->dirfd, f->name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+		(uint64_t)st.st_size != f->size || strcmp(hash, f->hash))
 		return damaged(f, err);
 	return 0;
 }
@@ -243,7 +265,8 @@ static int unpack(struct saved *v, const struct box_id *id, uint64_t n, struct d
 {
 	char path[96];
 
-	snprintf(path, sizeof(path), SAVED_DIR "/%s/.%llu.%d", id->s, (unsigned long long)n, (int)getpid());
+	snprintf(path, sizeof(path), SAVED_DIR "/%s/.%llu.%d", id->s, (unsigned long long)n,
+		(int)getpid());
 	(void)tree_remove_at(v->s->fd, path, err);
 	if (mkdirat(v->s->fd, path, 0700) < 0)
 		return den_fail_sys(err, errno, "make '%s'", path);
@@ -260,7 +283,8 @@ static int unpack(struct saved *v, const struct box_id *id, uint64_t n, struct d
 	return 0;
 }
 
-int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret, struct den_err *err)
+int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret,
+	struct den_err *err)
 {
 	struct saved v = SAVED_NONE;
 	bool packed = false, same_boot;
@@ -294,7 +318,8 @@ static void drop_unnamed(const struct saved *v)
 	for (size_t i = 0; i < v->n_files; i++) {
 		char name[300];
 
-		snprintf(name, sizeof(name), "%s%s", v->files[i].name, v->files[i].packed ? "" : ".zst");
+		snprintf(name, sizeof(name), "%s%s", v->files[i].name,
+			v->files[i].packed ? "" : ".zst");
 		unlinkat(v->lock, name, 0);
 	}
 }
@@ -328,15 +353,16 @@ int saved_seal(struct store *s, const struct box_id *id, uint64_t n, bool pack, 
 	return 0;
 }
 
-int saved_share(struct store *s, const struct box_id *from, uint64_t n, const struct box_id *to, uint64_t to_n,
-	struct den_err *err)
+int saved_share(struct store *s, const struct box_id *from, uint64_t n, const struct box_id *to,
+	uint64_t to_n, struct den_err *err)
 {
 	auto_saved v = SAVED_NONE;
 	auto_fd dir = -1;
 	char making[96], made[96];
 	int r = 0;
 
-	if (open_locked(s, from, n, LOCK_SH, &v, err) < 0 || saved_begin(s, to, to_n, &dir, err) < 0)
+	if (open_locked(s, from, n, LOCK_SH, &v, err) < 0 ||
+		saved_begin(s, to, to_n, &dir, err) < 0)
 		return -1;
 	for (size_t i = 0; r == 0 && i < v.n_files; i++) {
 		struct saved_file *f = &v.files[i];
@@ -385,7 +411,8 @@ void saved_remove(struct store *s, const struct box_id *id, uint64_t n)
 	remove_at(s, path);
 }
 
-void saved_remove_but(struct store *s, const struct box_id *id, bool (*keep)(uint64_t n, void *user), void *user)
+void saved_remove_but(
+	struct store *s, const struct box_id *id, bool (*keep)(uint64_t n, void *user), void *user)
 {
 	char dir[64], path[400];
 	struct dirent *de;
@@ -399,7 +426,8 @@ void saved_remove_but(struct store *s, const struct box_id *id, bool (*keep)(uin
 		uint64_t n;
 
 		if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, "..") ||
-			(parse_u64(de->d_name, 0, INT64_MAX, &n, NULL) == 0 && keep && keep(n, user)))
+			(parse_u64(de->d_name, 0, INT64_MAX, &n, NULL) == 0 && keep &&
+				keep(n, user)))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir, de->d_name);
 		remove_at(s, path);
@@ -423,7 +451,8 @@ int saved_sweep(struct store *s, bool (*alive)(const struct box_id *id, void *us
 		struct box_id id;
 		char path[64];
 
-		if (de->d_name[0] == '.' || box_id_parse(de->d_name, &id, NULL) < 0 || alive(&id, user))
+		if (de->d_name[0] == '.' || box_id_parse(de->d_name, &id, NULL) < 0 ||
+			alive(&id, user))
 			continue;
 		saved_remove_but(s, &id, NULL, NULL);
 		snprintf(path, sizeof(path), SAVED_DIR "/%s", id.s);

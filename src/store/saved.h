@@ -26,11 +26,11 @@
 
 /* What images were made of and by, and what must be so where they are loaded. */
 struct saved_about {
-	char *wall;	   /* "container" */
-	char *runtime;	   /* "criu 4.2"; NULL when it is asked whether they fit: not known */
-	char *template;	   /* name and version */
+	char *wall; /* "container" */
+	char *runtime; /* "criu 4.2"; NULL when it is asked whether they fit: not known */
+	char *template; /* name and version */
 	char *kernel, *machine, *cpu; /* of this host, if NULL in saved_commit() */
-	uint64_t ids;	   /* enum plan_ids */
+	uint64_t ids; /* enum plan_ids */
 	uint64_t generation; /* of the policy */
 };
 void saved_about_free(struct saved_about *a);
@@ -38,8 +38,8 @@ void saved_about_free(struct saved_about *a);
 struct saved_file {
 	char *name;
 	uint64_t size;
-	char hash[65];	   /* "": not sealed so far */
-	bool packed;	   /* as NAME.zst */
+	char hash[65]; /* "": not sealed so far */
+	bool packed; /* as NAME.zst */
 	uint64_t ino, ctime_ns; /* of the file that is there */
 };
 
@@ -47,37 +47,45 @@ struct saved {
 	struct saved_about about;
 	struct saved_file *files;
 	size_t n_files;
-	uint64_t bytes;	   /* of all, unpacked */
-	char boot[37];	   /* of the host, when inode and times were noted */
-	int dirfd;	   /* with everything unpacked; -1 */
-	int lock;	   /* of the directory; -1 */
-	char *unpacked;	   /* "memory/ID/.N.PID": removed by saved_close(); NULL */
+	uint64_t bytes; /* of all, unpacked */
+	char boot[37]; /* of the host, when inode and times were noted */
+	int dirfd; /* with everything unpacked; -1 */
+	int lock; /* of the directory; -1 */
+	char *unpacked; /* "memory/ID/.N.PID": removed by saved_close(); NULL */
 	struct store *s;
 };
-#define SAVED_NONE { .dirfd = -1, .lock = -1 }
+#define SAVED_NONE                                                                                 \
+	{                                                                                          \
+		.dirfd = -1, .lock = -1                                                            \
+	}
 void saved_close(struct saved *v);
 #define auto_saved __attribute__((cleanup(saved_close))) struct saved
 
 /* An empty directory for N; what a crash left there is gone. */
-int saved_begin(struct store *s, const struct box_id *id, uint64_t n, int *ret_dirfd, struct den_err *err);
+int saved_begin(
+	struct store *s, const struct box_id *id, uint64_t n, int *ret_dirfd, struct den_err *err);
 /* It is all there: on disk when this returns. */
-int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd, const struct saved_about *about,
-	uint64_t *ret_bytes, struct den_err *err);
+int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd,
+	const struct saved_about *about, uint64_t *ret_bytes, struct den_err *err);
 void saved_abandon(struct store *s, const struct box_id *id, uint64_t n);
 /* The manifest alone. DEN_NOT_FOUND: nothing was saved under that number. */
-int saved_look(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret, struct den_err *err);
+int saved_look(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret,
+	struct den_err *err);
 /* Verified, unpacked, and kept from being removed until saved_close(). */
-int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret, struct den_err *err);
+int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret,
+	struct den_err *err);
 /* Can they be loaded here? `now` says what would load them. -1: err says why not. */
 int saved_fits(const struct saved_about *then, const struct saved_about *now, struct den_err *err);
 /* Hashes, and compresses. Takes long; the caller has answered. Does nothing to one that is being read. */
-int saved_seal(struct store *s, const struct box_id *id, uint64_t n, bool pack, struct den_err *err);
+int saved_seal(
+	struct store *s, const struct box_id *id, uint64_t n, bool pack, struct den_err *err);
 /* The same images under another box's number, sharing the bytes. */
-int saved_share(struct store *s, const struct box_id *from, uint64_t n, const struct box_id *to, uint64_t to_n,
-	struct den_err *err);
+int saved_share(struct store *s, const struct box_id *from, uint64_t n, const struct box_id *to,
+	uint64_t to_n, struct den_err *err);
 void saved_remove(struct store *s, const struct box_id *id, uint64_t n);
 /* Those for which keep() says no. */
-void saved_remove_but(struct store *s, const struct box_id *id, bool (*keep)(uint64_t n, void *user), void *user);
+void saved_remove_but(
+	struct store *s, const struct box_id *id, bool (*keep)(uint64_t n, void *user), void *user);
 /* What boxes that are not there left. */
 int saved_sweep(struct store *s, bool (*alive)(const struct box_id *id, void *user), void *user,
 	void (*removed)(const char *what, void *user2), void *user2, struct den_err *err);

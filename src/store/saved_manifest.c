@@ -88,7 +88,8 @@ static int cpu_fits(const char *then, const char *now, struct den_err *err)
 
 		if (len && !has_word(now, p, len))
 			return den_fail(err, DEN_UNSUPPORTED, 0,
-				"the programs were saved on a processor with '%.*s', which this one does not have",
+				"the programs were saved on a processor with '%.*s', which this "
+				"one does not have",
 				(int)MIN(len, (size_t)32), p);
 		p += len + (p[len] == ' ');
 	}
@@ -104,22 +105,27 @@ int saved_fits(const struct saved_about *then, const struct saved_about *asked, 
 
 	saved_about_host(&now);
 	if (strcmp(then->wall, asked->wall))
-		r = den_fail(err, DEN_UNSUPPORTED, 0, "the programs were saved behind the wall '%.30s', and this is '%.30s'",
+		r = den_fail(err, DEN_UNSUPPORTED, 0,
+			"the programs were saved behind the wall '%.30s', and this is '%.30s'",
 			then->wall, asked->wall);
 	else if (asked->runtime && strcmp(then->runtime, asked->runtime))
-		r = den_fail(err, DEN_UNSUPPORTED, 0, "the programs were saved by '%.60s', and here is '%.60s'",
-			then->runtime, asked->runtime);
+		r = den_fail(err, DEN_UNSUPPORTED, 0,
+			"the programs were saved by '%.60s', and here is '%.60s'", then->runtime,
+			asked->runtime);
 	else if (strcmp(then->machine, now.machine))
-		r = den_fail(err, DEN_UNSUPPORTED, 0, "the programs were saved on %.30s, and this is %.30s", then->machine,
+		r = den_fail(err, DEN_UNSUPPORTED, 0,
+			"the programs were saved on %.30s, and this is %.30s", then->machine,
 			now.machine);
 	else if (strtoul(then->kernel, NULL, 10) != strtoul(now.kernel, NULL, 10))
-		r = den_fail(err, DEN_UNSUPPORTED, 0, "the programs were saved under Linux %.60s, and this is %.60s",
+		r = den_fail(err, DEN_UNSUPPORTED, 0,
+			"the programs were saved under Linux %.60s, and this is %.60s",
 			then->kernel, now.kernel);
 	else if (then->ids != asked->ids)
-		r = den_fail(err, DEN_UNSUPPORTED, 0, "the programs were saved with another layout of user ids");
+		r = den_fail(err, DEN_UNSUPPORTED, 0,
+			"the programs were saved with another layout of user ids");
 	else if (asked->template && strcmp(then->template, asked->template))
-		r = den_fail(err, DEN_UNSUPPORTED, 0, "the programs were saved above another template (%.80s)",
-			then->template);
+		r = den_fail(err, DEN_UNSUPPORTED, 0,
+			"the programs were saved above another template (%.80s)", then->template);
 	else
 		r = cpu_fits(then->cpu, now.cpu, err);
 	saved_about_free(&now);
@@ -153,8 +159,9 @@ int saved_manifest_write(int dirfd, const struct saved *v, struct den_err *err)
 	for (size_t i = 0; i < v->n_files; i++) {
 		const struct saved_file *f = &v->files[i];
 
-		buf_addf(&b, "file %llu %s %c %llu %llu %s\n", (unsigned long long)f->size, f->hash[0] ? f->hash : "-",
-			f->packed ? 'z' : '-', (unsigned long long)f->ino, (unsigned long long)f->ctime_ns, f->name);
+		buf_addf(&b, "file %llu %s %c %llu %llu %s\n", (unsigned long long)f->size,
+			f->hash[0] ? f->hash : "-", f->packed ? 'z' : '-',
+			(unsigned long long)f->ino, (unsigned long long)f->ctime_ns, f->name);
 	}
 	sha256_init(&h);
 	sha256_add(&h, b.p, b.len);
@@ -165,7 +172,8 @@ int saved_manifest_write(int dirfd, const struct saved *v, struct den_err *err)
 
 static int damaged(struct den_err *err, const char *what)
 {
-	return den_fail(err, DEN_UNSUPPORTED, 0, "what was saved of the programs is damaged: %s", what);
+	return den_fail(
+		err, DEN_UNSUPPORTED, 0, "what was saved of the programs is damaged: %s", what);
 }
 
 static int file_line(struct saved *v, const char *line, struct den_err *err)
@@ -175,12 +183,16 @@ static int file_line(struct saved *v, const char *line, struct den_err *err)
 	struct saved_file *f;
 	int at = 0;
 
-	if (sscanf(line, "%llu %64s %c %llu %llu %n", &size, hash, &how, &ino, &ctime, &at) != 5 || !at ||
-		!line[at] || strchr(line + at, '/') || line[at] == '.' || v->n_files == SAVED_FILES_MAX)
+	if (sscanf(line, "%llu %64s %c %llu %llu %n", &size, hash, &how, &ino, &ctime, &at) != 5 ||
+		!at || !line[at] || strchr(line + at, '/') || line[at] == '.' ||
+		v->n_files == SAVED_FILES_MAX)
 		return damaged(err, "its list of files");
 	v->files = mem_realloc(v->files, (v->n_files + 1) * sizeof(*v->files));
 	f = &v->files[v->n_files++];
-	*f = (struct saved_file){ .name = mem_strdup(line + at), .size = size, .packed = how == 'z', .ino = ino,
+	*f = (struct saved_file){ .name = mem_strdup(line + at),
+		.size = size,
+		.packed = how == 'z',
+		.ino = ino,
 		.ctime_ns = ctime };
 	if (strcmp(hash, "-"))
 		memcpy(f->hash, hash, sizeof(f->hash));
@@ -192,8 +204,9 @@ static int line_get(struct saved *v, const char *key, const char *value, struct 
 	const struct {
 		const char *key;
 		char **to;
-	} texts[] = { { "wall", &v->about.wall }, { "runtime", &v->about.runtime }, { "kernel", &v->about.kernel },
-		{ "machine", &v->about.machine }, { "cpu", &v->about.cpu }, { "template", &v->about.template } };
+	} texts[] = { { "wall", &v->about.wall }, { "runtime", &v->about.runtime },
+		{ "kernel", &v->about.kernel }, { "machine", &v->about.machine },
+		{ "cpu", &v->about.cpu }, { "template", &v->about.template } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
 		if (!strcmp(key, texts[i].key)) {
@@ -250,18 +263,20 @@ int saved_manifest_parse(char *text, struct saved *v, struct den_err *err)
 		*next++ = '\0';
 		*value++ = '\0';
 		if (line == text) {
-			if (strcmp(line, "den-memory") || parse_u64(value, 1, 1000, &version, err) < 0)
+			if (strcmp(line, "den-memory") ||
+				parse_u64(value, 1, 1000, &version, err) < 0)
 				return damaged(err, "its manifest");
 			if (version != SAVED_VERSION)
 				return den_fail(err, DEN_UNSUPPORTED, 0,
-					"the programs were saved by another den (format %llu; this one reads %d)",
+					"the programs were saved by another den (format %llu; this "
+					"one reads %d)",
 					(unsigned long long)version, SAVED_VERSION);
 		} else if (line_get(v, line, value, err) < 0) {
 			return -1;
 		}
 	}
-	if (!v->about.wall || !v->about.runtime || !v->about.kernel || !v->about.machine || !v->about.cpu ||
-		!v->about.template || !v->n_files)
+	if (!v->about.wall || !v->about.runtime || !v->about.kernel || !v->about.machine ||
+		!v->about.cpu || !v->about.template || !v->n_files)
 		return damaged(err, "its manifest is not whole");
 	return 0;
 }
@@ -276,5 +291,6 @@ int saved_manifest_read(int dirfd, struct saved *v, struct den_err *err)
 		return damaged(err, "it has no manifest");
 	if (fd_read_all(fd, MANIFEST_MAX, &text, &n, err) < 0)
 		return -1;
-	return strlen(text) == n ? saved_manifest_parse(text, v, err) : damaged(err, "its manifest");
+	return strlen(text) == n ? saved_manifest_parse(text, v, err)
+				 : damaged(err, "its manifest");
 }

@@ -21,7 +21,8 @@ static int open_read(int dirfd, const char *name, struct den_err *err)
 	int fd = openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd < 0)
-		den_fail(err, DEN_UNSUPPORTED, errno, "what was saved of the programs is damaged: '%.60s'", name);
+		den_fail(err, DEN_UNSUPPORTED, errno,
+			"what was saved of the programs is damaged: '%.60s'", name);
 	return fd;
 }
 
@@ -67,9 +68,11 @@ static int pack_all(int in, int out, const char *name, ZSTD_CCtx *z, struct den_
 		do {
 			ZSTD_outBuffer to = { packed, PART, 0 };
 
-			left = ZSTD_compressStream2(z, &to, &from, n ? ZSTD_e_continue : ZSTD_e_end);
+			left = ZSTD_compressStream2(
+				z, &to, &from, n ? ZSTD_e_continue : ZSTD_e_end);
 			if (ZSTD_isError(left))
-				return den_fail(err, DEN_INTERNAL, 0, "compress '%.60s': %s", name, ZSTD_getErrorName(left));
+				return den_fail(err, DEN_INTERNAL, 0, "compress '%.60s': %s", name,
+					ZSTD_getErrorName(left));
 			if (fd_write_all(out, packed, to.pos, err) < 0)
 				return -1;
 		} while (n ? from.pos < from.size : left);
@@ -100,8 +103,8 @@ int saved_pack(int dirfd, const char *name, struct den_err *err)
 	return r;
 }
 
-static int unpack_all(int in, int out, const char *name, uint64_t max, ZSTD_DCtx *z, struct sha256 *h,
-	struct den_err *err)
+static int unpack_all(int in, int out, const char *name, uint64_t max, ZSTD_DCtx *z,
+	struct sha256 *h, struct den_err *err)
 {
 	auto_free char *part = mem_alloc(PART), *plain = mem_alloc(PART);
 	uint64_t sum = 0;
@@ -116,8 +119,8 @@ static int unpack_all(int in, int out, const char *name, uint64_t max, ZSTD_DCtx
 
 			sum += to.pos;
 			if (ZSTD_isError(r) || sum > max)
-				return den_fail(err, DEN_UNSUPPORTED, 0, "what was saved of the programs is damaged: '%.60s'",
-					name);
+				return den_fail(err, DEN_UNSUPPORTED, 0,
+					"what was saved of the programs is damaged: '%.60s'", name);
 			sha256_add(h, plain, to.pos);
 			if (fd_write_all(out, plain, to.pos, err) < 0)
 				return -1;
@@ -126,8 +129,8 @@ static int unpack_all(int in, int out, const char *name, uint64_t max, ZSTD_DCtx
 	return n < 0 ? -1 : 0;
 }
 
-int saved_unpack(int dirfd, const char *name, int to_dir, const char *to, uint64_t max, char ret[static 65],
-	struct den_err *err)
+int saved_unpack(int dirfd, const char *name, int to_dir, const char *to, uint64_t max,
+	char ret[static 65], struct den_err *err)
 {
 	auto_fd in = open_read(dirfd, name, err), out = -1;
 	struct sha256 h;

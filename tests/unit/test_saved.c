@@ -38,8 +38,11 @@ static void put(int dir, const char *name, size_t n)
 
 static void save(struct store *s, uint64_t n)
 {
-	struct saved_about about = { .wall = (char *)"container", .runtime = (char *)"criu 4", .template = (char *)"host 1",
-		.ids = 1, .generation = 3 };
+	struct saved_about about = { .wall = (char *)"container",
+		.runtime = (char *)"criu 4",
+		.template = (char *)"host 1",
+		.ids = 1,
+		.generation = 3 };
 	struct den_err err;
 	uint64_t bytes = 0;
 	auto_fd dir = -1;
@@ -58,9 +61,10 @@ static bool loads(struct store *s, const struct box_id *id, uint64_t n, struct d
 
 	if (saved_open(s, id, n, &v, err) < 0)
 		return false;
-	return v.n_files == 2 && v.bytes == 302000 && v.about.generation == 3 && !strcmp(v.about.runtime, "criu 4") &&
-		fstatat(v.dirfd, "pages-1.img", &st, 0) == 0 && st.st_size == 300000 &&
-		fstatat(v.dirfd, "core-1.img", &st, 0) == 0 && st.st_size == 2000;
+	return v.n_files == 2 && v.bytes == 302000 && v.about.generation == 3 &&
+	       !strcmp(v.about.runtime, "criu 4") && fstatat(v.dirfd, "pages-1.img", &st, 0) == 0 &&
+	       st.st_size == 300000 && fstatat(v.dirfd, "core-1.img", &st, 0) == 0 &&
+	       st.st_size == 2000;
 }
 
 static int flip(struct store *s, const char *path)
@@ -87,7 +91,8 @@ TEST(saved_is_loaded_as_it_was_written)
 	/* packed: the large one alone, and it comes back for each load */
 	CHECK(saved_seal(s, &box, 4, true, &err) == 0);
 	CHECK(fstatat(s->fd, "memory/b-aaaaaaaaaaaaaaaaaa/4/pages-1.img", &st, 0) < 0);
-	CHECK(fstatat(s->fd, "memory/b-aaaaaaaaaaaaaaaaaa/4/pages-1.img.zst", &st, 0) == 0 && st.st_size < 100000);
+	CHECK(fstatat(s->fd, "memory/b-aaaaaaaaaaaaaaaaaa/4/pages-1.img.zst", &st, 0) == 0 &&
+		st.st_size < 100000);
 	CHECK(loads(s, &box, 4, &err) && loads(s, &box, 4, &err));
 	/* under another box's number, also when the first is gone */
 	CHECK(saved_share(s, &box, 4, &other, 0, &err) == 0);
@@ -104,7 +109,8 @@ TEST(saved_that_changed_is_refused)
 	save(s, 1);
 	CHECK(saved_seal(s, &box, 1, false, &err) == 0);
 	CHECK(flip(s, "memory/b-aaaaaaaaaaaaaaaaaa/1/pages-1.img") == 0);
-	CHECK(!loads(s, &box, 1, &err) && err.code == DEN_UNSUPPORTED && strstr(err.msg, "damaged"));
+	CHECK(!loads(s, &box, 1, &err) && err.code == DEN_UNSUPPORTED &&
+		strstr(err.msg, "damaged"));
 	save(s, 2);
 	CHECK(saved_seal(s, &box, 2, true, &err) == 0);
 	CHECK(flip(s, "memory/b-aaaaaaaaaaaaaaaaaa/2/pages-1.img.zst") == 0);
@@ -117,8 +123,13 @@ TEST(saved_that_changed_is_refused)
 
 TEST(saved_fits_where_it_was_made_and_nowhere_else)
 {
-	const struct saved_about then = { .wall = (char *)"container", .runtime = (char *)"criu 4", .template = (char *)"host 1",
-		.kernel = (char *)"6.1.0", .machine = (char *)"x86_64", .cpu = (char *)"fpu sse avx", .ids = 1 };
+	const struct saved_about then = { .wall = (char *)"container",
+		.runtime = (char *)"criu 4",
+		.template = (char *)"host 1",
+		.kernel = (char *)"6.1.0",
+		.machine = (char *)"x86_64",
+		.cpu = (char *)"fpu sse avx",
+		.ids = 1 };
 	struct saved_about now = then;
 	struct den_err err;
 
@@ -128,7 +139,8 @@ TEST(saved_fits_where_it_was_made_and_nowhere_else)
 	now.runtime = NULL;
 	CHECK(saved_fits(&then, &now, &err) == 0);
 	now.cpu = (char *)"fpu sse avx2";
-	CHECK(saved_fits(&then, &now, &err) < 0 && err.code == DEN_UNSUPPORTED && strstr(err.msg, "'avx'"));
+	CHECK(saved_fits(&then, &now, &err) < 0 && err.code == DEN_UNSUPPORTED &&
+		strstr(err.msg, "'avx'"));
 	now = then;
 	now.kernel = (char *)"7.0.0";
 	CHECK(saved_fits(&then, &now, &err) < 0 && strstr(err.msg, "Linux"));
@@ -184,7 +196,8 @@ TEST(saved_goes_while_it_is_not_read)
 	CHECK(saved_begin(s, &box, 3, &dir, &err) == 0); /* never finished */
 	close(dir);
 	CHECK(saved_open(s, &box, 1, &v, &err) == 0);
-	saved_remove_but(s, &box, NULL, NULL); /* waits a moment for the reader, and leaves it alone */
+	saved_remove_but(
+		s, &box, NULL, NULL); /* waits a moment for the reader, and leaves it alone */
 	CHECK(loads(s, &box, 1, &err) && !loads(s, &box, 2, &err));
 	CHECK(faccessat(s->fd, "memory/b-aaaaaaaaaaaaaaaaaa/.3", F_OK, 0) < 0);
 	saved_close(&v);
