@@ -161,8 +161,8 @@ void tree_remember(pid_t root, struct mark **marks, size_t *n);
 /* After the root ended: kills what is left of marks and of its session (0: not that), and below. */
 void tree_kill_left(pid_t session, const struct mark *marks, size_t n);
 
-/* main.c: the descriptor that came with one byte; -1: none came. */
-int receive_fd(int door, char *ret);
+/* main.c: the descriptor that came with a message of at most cap bytes; -1: none came. */
+int receive_fd(int door, void *ret, size_t cap);
 /* porter.c: den-init as another program; does not return while the box lives. */
 int porter_main(int argc, char **argv);
 /* look.c: F_RECORD2 per process */

@@ -350,10 +350,9 @@ static void keeper_close(struct conn *c, const struct den_err *why)
 }
 
 /* A connection that was handed in. */
-int receive_fd(int door, char *ret)
+int receive_fd(int door, void *ret, size_t cap)
 {
-	char c = 0;
-	struct iovec v = { &c, 1 };
+	struct iovec v = { ret, cap };
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
@@ -364,8 +363,6 @@ int receive_fd(int door, char *ret)
 
 	if (recvmsg(door, &m, MSG_CMSG_CLOEXEC) <= 0)
 		return -1;
-	if (ret)
-		*ret = c;
 	h = CMSG_FIRSTHDR(&m);
 	if (h && h->cmsg_level == SOL_SOCKET && h->cmsg_type == SCM_RIGHTS && h->cmsg_len == CMSG_LEN(sizeof(int)))
 		memcpy(&fd, CMSG_DATA(h), sizeof(fd));
@@ -376,9 +373,10 @@ static int take_connection(int fd)
 {
 	socklen_t n = sizeof(int);
 	int listens = 0;
+	char c;
 
 	getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n);
-	return listens ? accept4(fd, NULL, NULL, SOCK_CLOEXEC) : receive_fd(fd, NULL);
+	return listens ? accept4(fd, NULL, NULL, SOCK_CLOEXEC) : receive_fd(fd, &c, 1);
 }
 
 static void accept_cb(struct loop_source *s, uint32_t events)

@@ -44,8 +44,8 @@ struct report {
 	struct den_err err;
 };
 
-/* runsc says what it could not do in its last line, for people or as {"msg":...}. */
-static void last_words(char *out, size_t cap)
+/* runsc says in one line what it could not do; what may follow is where in its source that was. */
+static void its_words(char *out, size_t cap)
 {
 	char text[4096], *line;
 	auto_fd fd = openat(old_root, "err", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -54,13 +54,11 @@ static void last_words(char *out, size_t cap)
 	out[0] = '\0';
 	if (fd < 0)
 		return;
-	(void)lseek(fd, -(off_t)(sizeof(text) - 1), SEEK_END);
 	n = read(fd, text, sizeof(text) - 1);
-	while (n > 0 && text[n - 1] == '\n')
-		n--;
 	text[n > 0 ? n : 0] = '\0';
-	line = strrchr(text, '\n');
-	snprintf(out, cap, "%s", line ? line + 1 : text);
+	line = text + strspn(text, "\n");
+	line[strcspn(line, "\n")] = '\0';
+	snprintf(out, cap, "%s", line);
 }
 
 static int wait_for(pid_t pid)
@@ -86,7 +84,7 @@ static void report(const char *step, int status)
 	struct report r = { .step = atoi(step) };
 	char words[200];
 
-	last_words(words, sizeof(words));
+	its_words(words, sizeof(words));
 	den_fail(&r.err, DEN_INTERNAL, 0, "runsc ended with status %d: %s",
 		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), words);
 	(void)!write(FD_REPORT, &r, sizeof(r));
@@ -114,7 +112,12 @@ static void hand_in(int fd)
 /* ---- what the keeper asks for ---- */
 
 /* The same as in wall/gvisor/save.c. */
+struct ask {
+	uint32_t number;
+	char what;
+};
 struct answer {
+	uint32_t number;
 	int status;
 	char words[200];
 };
@@ -132,7 +135,7 @@ static void exec_runsc(const char *const *argv, int images)
 	if (images >= 0) { /* seen by this process and its children alone */
 		if (unshare(CLONE_NEWNS) < 0 || (mkdir("/images", 0700) < 0 && errno != EEXIST) ||
 			syscall(SYS_move_mount, images, "", AT_FDCWD, "/images", MOVE_MOUNT_F_EMPTY_PATH) < 0)
-			_exit(126);
+			_exit(errno < 100 ? 128 + errno : 126);
 	}
 	null = open("/dev/null", O_RDWR);
 	says = open("/err", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK, 0600);
@@ -151,10 +154,11 @@ static void run_runsc(const char *const *argv, int images, struct answer *a)
 	if (pid == 0)
 		exec_runsc(argv, images);
 	a->status = pid < 0 ? -1 : wait_for(pid);
-	if (a->status && a->status != 126 << 8)
-		last_words(a->words, sizeof(a->words));
+	if (WIFEXITED(a->status) && WEXITSTATUS(a->status) > 128 && images >= 0)
+		snprintf(a->words, sizeof(a->words), "the images cannot be mounted: %s",
+			strerror(WEXITSTATUS(a->status) - 128));
 	else if (a->status)
-		snprintf(a->words, sizeof(a->words), "the images cannot be mounted");
+		its_words(a->words, sizeof(a->words));
 }
 
 static bool held; /* by runsc pause */
@@ -166,8 +170,11 @@ static void on_ask(void)
 	static const char *const save[] = { "runsc", "--root=/s", "--log=/log", "checkpoint", "--image-path=/images",
 		"--compression=none", "--leave-running", "box", NULL };
 	struct answer a = { 0 };
-	char what = 0;
-	int fd = receive_fd(FD_CTL, &what);
+	struct ask q = { 0 };
+	int fd = receive_fd(FD_CTL, &q, sizeof(q));
+	char what = q.what;
+
+	a.number = q.number;
 
 	if (what == 'P' && !held)
 		run_runsc(pause, -1, &a);

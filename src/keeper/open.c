@@ -36,10 +36,13 @@ static int reach_init(struct keeper *k, struct den_err *err)
 	struct den_err ignored;
 	auto_fd fd = -1;
 
-	if (meet_init(k, err) == 0)
-		return 0;
-	if (err->sys != ECONNREFUSED && err->sys != ENOENT)
-		return -1;
+	if (!k->wall.parked) {
+		if (meet_init(k, err) == 0)
+			return 0;
+		if (err->sys != ECONNREFUSED && err->sys != ENOENT)
+			return -1;
+	}
+	k->wall.parked = false;
 	(void)k->ops->freeze(&k->wall, false, &ignored);
 	if (wake_listen(k, &fd, err) < 0 || init_wake(k, &fd, false, err) < 0)
 		return -1;

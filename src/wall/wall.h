@@ -64,6 +64,7 @@ struct wall_box {
 	int mntns;    /* held while a box that is deleted goes down, see stop() */
 	int door;     /* what a woken init gets in place of its listening socket; -1: that one */
 	bool own_net; /* its network is in a kernel of its own: no gate can reach it until its next start */
+	bool parked;  /* adopt(): its init waits to be woken, whoever else listens for it */
 	char *note;   /* what could not be had, for den inspect; NULL: nothing */
 };
 

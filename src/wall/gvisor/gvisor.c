@@ -157,6 +157,16 @@ static int gvisor_load(const struct plan *p, int dirfd, struct wall_box *ret, st
 	return images < 0 ? -1 : bring_up(p, images, ret, err);
 }
 
+/* Its processes are gone with the porter; on a busy host the kernel takes its time to say so of the last. */
+static void gvisor_clean(struct wall_box *b)
+{
+	struct den_err ignored;
+
+	if (b->cg)
+		(void)cgroup_kill_all(b->cg, &ignored);
+	container_clean(b);
+}
+
 static int gvisor_adopt(const struct plan *p, pid_t pid, int pidfd, struct wall_box *ret, struct den_err *err)
 {
 	char path[64], text[256] = "";
@@ -170,6 +180,7 @@ static int gvisor_adopt(const struct plan *p, pid_t pid, int pidfd, struct wall_
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
 	ret->own_net = n >= 4 && !memcmp(text + n - 4, "own", 4);
+	ret->parked = pidfd >= 0 && gvisor_is_parked(ret);
 	return 0;
 }
 
@@ -203,6 +214,6 @@ const struct wall_ops wall_gvisor = {
 	.outside = gvisor_outside,
 	.stop = container_stop,
 	.release = container_release,
-	.clean = container_clean,
+	.clean = gvisor_clean,
 	.sweep = container_sweep,
 };

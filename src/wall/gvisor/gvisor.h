@@ -42,5 +42,7 @@ int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s,
 int gvisor_outside(struct wall_box *b, int ret[2], struct den_err *err);
 /* A detached mount of the images, for root of the box. */
 int gvisor_open_images(const struct plan *p, int dirfd, struct den_err *err);
+/* Its init has closed its door. */
+bool gvisor_is_parked(struct wall_box *b);
 /* Holds all programs of the box by its own kernel, or lets them go on; both may be so already. */
 int gvisor_hold(struct wall_box *b, bool on, struct den_err *err);

@@ -25,11 +25,18 @@
 #include "idmap.h"
 #include "mem.h"
 
-#define CTL_FD 7 /* in the porter */
+/* in the porter */
+#define DOOR_FD 4
+#define CTL_FD 7
 #define ANSWER_MS 600000
 
 /* The same as in init/porter.c. */
+struct ask {
+	uint32_t number;
+	char what;
+};
 struct answer {
+	uint32_t number;
 	int status;
 	char words[200];
 };
@@ -56,9 +63,9 @@ static int open_images(const struct plan *p, int dirfd, struct den_err *err)
 	return fd_take(&fd);
 }
 
-static int send_ask(int to, char what, int fd, struct den_err *err)
+static int send_ask(int to, struct ask *a, int fd, struct den_err *err)
 {
-	struct iovec v = { &what, 1 };
+	struct iovec v = { a, sizeof(*a) };
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
 		struct cmsghdr align;
@@ -76,37 +83,50 @@ static int send_ask(int to, char what, int fd, struct den_err *err)
 		h->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(h), &fd, sizeof(fd));
 	}
-	return sendmsg(to, &m, MSG_NOSIGNAL) == 1 ? 0 : den_fail_sys(err, errno, "ask the porter");
+	return sendmsg(to, &m, MSG_NOSIGNAL) == (ssize_t)sizeof(*a) ? 0 : den_fail_sys(err, errno, "ask the porter");
 }
 
 /* What it answers is hostile: bounded, and for people to read. */
-static int get_answer(struct wall_box *b, int from, struct den_err *err)
+static int get_answer(struct wall_box *b, int from, uint32_t number, struct den_err *err)
 {
 	struct pollfd p[] = { { .fd = from, .events = POLLIN }, { .fd = b->pidfd, .events = POLLIN } };
 	struct answer a;
 
+again:
 	if (poll(p, 2, ANSWER_MS) <= 0 || !(p[0].revents & POLLIN))
 		return den_fail(err, p[1].revents ? DEN_CONFLICT : DEN_TIMEOUT, 0,
 			p[1].revents ? "the box ended meanwhile" : "runsc does not come to an end");
 	if (recv(from, &a, sizeof(a), MSG_DONTWAIT) != (ssize_t)sizeof(a))
 		return den_fail(err, DEN_INTERNAL, 0, "the porter makes no sense");
+	if (a.number != number) /* what a keeper that died had asked for */
+		goto again;
 	a.words[sizeof(a.words) - 1] = '\0';
 	for (char *s = a.words; *s; s++)
 		if ((unsigned char)*s < ' ' || *s == 0x7f)
 			*s = ' ';
+	if (a.status && strstr(a.words, "deleted and invalidated"))
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"a program has a file open that was deleted (a here-document of a shell, say), and runsc cannot save that");
 	return a.status ? den_fail(err, DEN_INTERNAL, 0, "runsc: %s", a.words) : 0;
 }
 
 static int ask(struct wall_box *b, char what, int fd, struct den_err *err)
 {
 	auto_fd ctl = (int)syscall(SYS_pidfd_getfd, b->pidfd, CTL_FD, 0);
-	struct answer old;
+	struct ask a = { .number = (uint32_t)clock_mono_ns(), .what = what };
 
 	if (ctl < 0)
 		return den_fail_sys(err, errno, "reach the porter");
-	while (recv(ctl, &old, sizeof(old), MSG_DONTWAIT) > 0)
-		; /* of a keeper that died before it came */
-	return send_ask(ctl, what, fd, err) < 0 ? -1 : get_answer(b, ctl, err);
+	return send_ask(ctl, &a, fd, err) < 0 ? -1 : get_answer(b, ctl, a.number, err);
+}
+
+/* Seen from here: a porter that is frozen with its box could not tell. */
+bool gvisor_is_parked(struct wall_box *b)
+{
+	auto_fd door = (int)syscall(SYS_pidfd_getfd, b->pidfd, DOOR_FD, 0);
+	struct pollfd p = { .fd = door };
+
+	return door >= 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
 }
 
 int gvisor_hold(struct wall_box *b, bool on, struct den_err *err)
