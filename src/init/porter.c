@@ -16,13 +16,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/mount.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -33,6 +33,10 @@
 
 #include "fd.h"
 #include "init.h"
+
+#ifndef MOVE_MOUNT_F_EMPTY_PATH
+#define MOVE_MOUNT_F_EMPTY_PATH 4
+#endif
 
 enum { FD_LISTEN = 3, FD_DOOR, FD_REPORT, FD_CTL, FD_CTL_OTHER };
 
@@ -133,8 +137,8 @@ static void exec_runsc(const char *const *argv, int images)
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 	if (images >= 0) { /* seen by this process and its children alone */
-		if (unshare(CLONE_NEWNS) < 0 || (mkdir("/images", 0700) < 0 && errno != EEXIST) ||
-			syscall(SYS_move_mount, images, "", AT_FDCWD, "/images", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+		if (unshare(CLONE_NEWNS) < 0 || (mkdir("/saved", 0700) < 0 && errno != EEXIST) ||
+			syscall(SYS_move_mount, images, "", AT_FDCWD, "/saved", MOVE_MOUNT_F_EMPTY_PATH) < 0)
 			_exit(errno < 100 ? 128 + errno : 126);
 	}
 	null = open("/dev/null", O_RDWR);
@@ -167,7 +171,7 @@ static void on_ask(void)
 {
 	static const char *const pause[] = { "runsc", "--root=/s", "--log=/log", "pause", "box", NULL };
 	static const char *const resume[] = { "runsc", "--root=/s", "--log=/log", "resume", "box", NULL };
-	static const char *const save[] = { "runsc", "--root=/s", "--log=/log", "checkpoint", "--image-path=/images",
+	static const char *const save[] = { "runsc", "--root=/s", "--log=/log", "checkpoint", "--image-path=/saved",
 		"--compression=none", "--leave-running", "box", NULL };
 	struct answer a = { 0 };
 	struct ask q = { 0 };
@@ -227,6 +231,7 @@ int porter_main(int argc, char **argv)
 		return 1;
 	}
 	sandbox = sandbox_pid();
+	(void)umount2("/images", MNT_DETACH); /* what was loaded may be removed now */
 	if (chroot("/r") < 0 || chdir("/") < 0)
 		return 1;
 	close(FD_REPORT);
