@@ -26,7 +26,10 @@
 
 #define RUNTIME_DIR "/usr/local/lib/den/runtime"
 #define ANSWER_MAX (64U << 10)
-#define PATIENCE_MS (600 * 1000) /* for one step; a box of many gigabytes takes its time */
+/* For one step; a box of many gigabytes takes its time. One that saves must not be ended in the middle, for the sake of
+ * the processes that it has in its hands; one that loads may, and a process that died on it would let it wait for ever. */
+#define SAVE_PATIENCE_MS (600 * 1000)
+#define LOAD_PATIENCE_MS (60 * 1000)
 #define HERE "/proc/self/fd/4" /* CRIU_FD_RUNTIME */
 
 extern const char den_criu_shim[], den_criu_shim_end[];
@@ -199,7 +202,8 @@ int criu_start(const struct criu_start *s, struct criu *ret, struct den_err *err
 		abort(); /* its own one is always allowed */
 	if (pid < 0)
 		return den_fail_sys(err, errno, "start CRIU");
-	*ret = (struct criu){ .pid = pid, .pidfd = fd_take(&pidfd), .rpc = fd_take(&mine), .log = fd_take(&log) };
+	*ret = (struct criu){ .pid = pid, .pidfd = fd_take(&pidfd), .rpc = fd_take(&mine), .log = fd_take(&log),
+		.patience_ms = s->inside ? LOAD_PATIENCE_MS : SAVE_PATIENCE_MS };
 	return 0;
 }
 
@@ -269,10 +273,10 @@ static int receive(struct criu *c, struct buf *ret, struct den_err *err)
 	int r;
 
 	do
-		r = poll(&p, 1, PATIENCE_MS);
+		r = poll(&p, 1, c->patience_ms);
 	while (r < 0 && errno == EINTR);
 	if (r == 0)
-		return den_fail(err, DEN_TIMEOUT, 0, "CRIU did not answer within %d s", PATIENCE_MS / 1000);
+		return den_fail(err, DEN_TIMEOUT, 0, "CRIU did not answer within %d s", c->patience_ms / 1000);
 	ret->len = 0;
 	buf_reserve(ret, ANSWER_MAX);
 	n = recv(c->rpc, ret->p, ANSWER_MAX, 0);

@@ -63,6 +63,7 @@ struct criu_start {
 struct criu {
 	pid_t pid;
 	int pidfd, rpc, log;
+	int patience_ms; /* for one step */
 };
 
 /* Told of each step of a request: -1 ends it. pid: process 1 of the box, where there is one. */
