@@ -81,18 +81,27 @@ static void set_reason(struct keeper *k, const char *why)
 	k->row.info.reason = mem_strdup(why);
 }
 
+static int hold(struct keeper *k, const char *why, struct den_err *err)
+{
+	set_reason(k, why);
+	if (box_pause(k, true, err) == 0)
+		return 0;
+	free(k->row.info.reason);
+	k->row.info.reason = NULL;
+	return -1;
+}
+
 static int act(struct keeper *k, uint64_t action, const char *why, struct den_err *err)
 {
 	switch (action) {
 	case LEASE_PAUSE_DISK:
-		return memory_pause(k, why, NULL, err);
-	case LEASE_PAUSE:
-		set_reason(k, why);
-		if (box_pause(k, true, err) == 0)
+		if (memory_pause(k, why, NULL, err) == 0)
 			return 0;
-		free(k->row.info.reason);
-		k->row.info.reason = NULL;
-		return -1;
+		if (err->code == DEN_CONFLICT || !box_is_up(k))
+			return -1;
+		return hold(k, why, err); /* programs that cannot be saved do not thereby live on */
+	case LEASE_PAUSE:
+		return hold(k, why, err);
 	case LEASE_STOP:
 		set_reason(k, why);
 		if (box_stop(k, EXEC_GRACE_MS, err) < 0)

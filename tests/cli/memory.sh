@@ -465,3 +465,26 @@ test_a_box_with_all_its_processes_is_loaded_within_its_limit() {
 	try den exec "$b" -- sh -c 'sleep 1 & sleep 1 & sleep 1 & sleep 1 & wait'
 	want_err_has "limit of processes"
 }
+
+is_paused() {
+	[ "$(state_of "$1")" = paused ]
+}
+
+is_on_disk() {
+	[ "$(field "$1" on_disk)" = True ]
+}
+
+# Else a program could make its box live for ever.
+#@ root
+test_a_box_that_cannot_go_to_disk_when_its_time_is_up_is_held_in_memory() {
+	local b
+	b=$(box --ttl 2s --on-expire pause-disk)
+	den exec --detach "$b" -- python3 -c 'import ctypes, os, time
+pid = os.fork()
+if not pid:
+    time.sleep(1000)
+ctypes.CDLL(None).ptrace(16, pid, 0, 0)
+time.sleep(1000)' >/dev/null
+	soon 10 is_paused "$b" || fail "it lives on: $(field "$b" state)"
+	not is_on_disk "$b" || fail "it is on disk"
+}
