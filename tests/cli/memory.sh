@@ -12,11 +12,16 @@ count_of() {
 
 # Does it count on?
 counts() {
-	local a b
+	local a b i
 	a=$(count_of "$1") || return 1
-	sleep 0.2
-	b=$(count_of "$1") || return 1
-	[ -n "$a" ] && [ -n "$b" ] && [ "$b" -gt "$a" ]
+	for i in 1 2 3 4 5 6; do
+		sleep 0.2
+		b=$(count_of "$1") || return 1
+		# it may be looked at just when it is written
+		[ -z "$a" ] || [ -z "$b" ] || [ "$b" -le "$a" ] || return 0
+		a=${a:-$b}
+	done
+	return 1
 }
 
 pids_of() {
