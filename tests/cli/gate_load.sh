@@ -109,7 +109,7 @@ test_nc_that_closes_its_side_gets_its_answer() {
 
 # ---- slow, half, many ----------------------------------------------------------------------------
 
-#@ root user timeout=120
+#@ root user timeout=120 waits
 test_who_does_not_read_costs_little_and_hurts_nobody() {
 	local b other g what
 	load_up

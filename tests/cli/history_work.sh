@@ -24,7 +24,7 @@ gone() {
 }
 
 # A checkpoint of many files is copied. Nobody else waits for that, but what would change the box.
-#@ root user fresh timeout=120
+#@ root user fresh timeout=120 waits
 test_a_long_checkpoint_is_in_nobodys_way() {
 	local b pid late
 	den pool --kind plain >/dev/null
@@ -49,7 +49,7 @@ test_a_long_checkpoint_is_in_nobodys_way() {
 }
 
 # Clients that send while others' work is done are answered in the order they sent, none is forgotten.
-#@ root fresh timeout=120
+#@ root fresh timeout=120 waits
 test_what_waits_for_long_work_is_done_in_order() {
 	local b pid i
 	den pool --kind plain >/dev/null

@@ -127,7 +127,7 @@ tortures() {
 	echo "programs that ended with CRIU: $damaged times"
 }
 
-#@ root timeout=200
+#@ root timeout=200 waits
 test_kill_9_in_the_middle_loses_nothing() {
 	needs_memory
 	tortures 1

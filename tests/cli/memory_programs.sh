@@ -163,7 +163,7 @@ test_an_editor_and_interpreters_in_a_terminal_go_on() {
 	not den exec "$b" -- grep -q -e original -e resumed /root/text || fail "rolled back, but not the file"
 }
 
-#@ root timeout=150
+#@ root timeout=150 waits
 test_ten_generations_of_restore_of_restore() {
 	local b c i
 	needs_memory

@@ -4,24 +4,24 @@ model() {
 	/usr/bin/python3 "$TESTS/model/run" --seed "${MODEL_SEED:-42}" "$@"
 }
 
-#@ root user range timeout=120
+#@ root user range timeout=120 waits
 test_history_is_what_the_model_says() {
-	model --seconds 16
+	model --seconds 10
 }
 
-#@ root fresh timeout=120
+#@ root fresh timeout=120 waits
 test_history_on_a_plain_pool_is_what_the_model_says() {
-	model --seconds 16 --pool plain
+	model --seconds 10 --pool plain
 }
 
-#@ root user timeout=180
+#@ root user timeout=180 waits
 test_history_survives_kills_and_nothing_is_between() {
-	model --kill --ops 120
+	model --kill --ops 80
 }
 
-#@ root fresh timeout=180
+#@ root fresh timeout=180 waits
 test_history_on_a_plain_pool_survives_kills() {
-	model --kill --ops 120 --pool plain
+	model --kill --ops 80 --pool plain
 }
 
 needs_disks() {
@@ -29,22 +29,22 @@ needs_disks() {
 	command -v mkfs.ext4 >/dev/null || skip "no mkfs.ext4"
 }
 
-#@ root fresh timeout=180
+#@ root fresh timeout=180 waits
 test_a_full_pool_breaks_nothing() {
 	needs_disks
-	model --full --ops 40
+	model --full --ops 24
 }
 
-#@ root fresh timeout=180
+#@ root fresh timeout=180 waits
 test_a_full_disk_breaks_nothing_of_a_plain_pool() {
 	needs_disks
-	model --full --ops 40 --pool plain
+	model --full --ops 24 --pool plain
 }
 
-#@ root fresh timeout=180
+#@ root fresh timeout=180 waits
 test_a_full_disk_below_the_pool_breaks_nothing() {
 	needs_disks
-	model --full --host --ops 40
+	model --full --host --ops 24
 }
 
 #@ root fresh timeout=120
@@ -57,16 +57,16 @@ test_a_full_disk_below_the_pool_is_told_in_time_and_rm_makes_room() {
 	want_rc 0
 }
 
-#@ root fresh timeout=240
+#@ root fresh timeout=240 waits
 test_a_power_cut_loses_no_checkpoint() {
 	needs_disks
 	[ -c /dev/fuse ] || skip "no /dev/fuse for a disk that loses its power"
-	model --power --ops 70
+	model --power --ops 40
 }
 
-#@ root fresh timeout=240
+#@ root fresh timeout=240 waits
 test_a_power_cut_loses_no_checkpoint_of_a_plain_pool() {
 	needs_disks
 	[ -c /dev/fuse ] || skip "no /dev/fuse for a disk that loses its power"
-	model --power --ops 70 --pool plain
+	model --power --ops 40 --pool plain
 }

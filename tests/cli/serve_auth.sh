@@ -1,7 +1,7 @@
 # Who may what: every route of every table, quotas, sessions of the page.
 source "$TESTS/serve/kit.sh"
 
-#@ root user timeout=240
+#@ root user timeout=240 waits
 test_every_route_refuses_who_may_not() {
 	serve_start
 	try /usr/bin/python3 "$TESTS/serve/auth.py" "$DEN" "$URL" "$KEY" "$DEN_STATE"

@@ -102,7 +102,7 @@ test_builtin_says_what_is_wrong() {
 	[ "$(state_of_builtin base)" = missing ] || fail 'something was made'
 }
 
-#@ root timeout=200
+#@ root timeout=200 waits
 test_builtin_code_interpreter_runs_cells() {
 	local b where
 	interpreter_packages
@@ -123,7 +123,7 @@ test_builtin_code_interpreter_runs_cells() {
 	done
 }
 
-#@ root timeout=200
+#@ root timeout=200 waits
 test_builtin_code_interpreter_survives_trouble() {
 	local b where left
 	interpreter_packages
