@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -29,6 +30,7 @@
 #define DOOR_FD 4
 #define CTL_FD 7
 #define ANSWER_MS 600000
+#define SAVE_TRIES 10
 
 /* The same as in init/porter.c. */
 struct ask {
@@ -143,6 +145,29 @@ int gvisor_memory(struct den_err *err)
 	return geteuid() == 0 ? 0 : den_fail(err, DEN_UNSUPPORTED, 0, "programs of a gvisor box can be saved by root alone");
 }
 
+/* A descriptor that init has closed may stay in the sentry for a moment: then the programs run on, and it is tried
+ * again. */
+static int save_state(struct wall_box *b, struct wall_saving *s, int images, struct den_err *err)
+{
+	static const char *const files[] = { "checkpoint.img", "pages.img", "pages_meta.img" };
+
+	for (int i = 0;; i++) {
+		struct timespec nap = { .tv_nsec = 50 * NS_PER_MS };
+
+		if (gvisor_hold(b, true, err) < 0)
+			return -1;
+		if (ask(b, 'S', images, err) == 0)
+			return 0;
+		if (i == SAVE_TRIES || !strstr(err->msg, "not savable"))
+			return -1;
+		if (gvisor_hold(b, false, err) < 0)
+			return -1;
+		for (size_t f = 0; f < ARRAY_SIZE(files); f++)
+			unlinkat(s->dirfd, files[f], 0);
+		nanosleep(&nap, NULL);
+	}
+}
+
 int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
 	struct den_err ignored;
@@ -160,9 +185,7 @@ int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s,
 	if (images < 0)
 		return -1;
 	since = clock_mono_ns();
-	if (gvisor_hold(b, true, err) < 0)
-		return -1;
-	r = ask(b, 'S', images, err);
+	r = save_state(b, s, images, err);
 	if (r == 0)
 		r = s->frozen(s->user, err);
 	/* What is not to go on stays held, by its kernel and by the host's: whoever adopts it lets go of both. */
