@@ -50,7 +50,7 @@ asan:
 	echo "unit tests with address and undefined behaviour sanitizers"
 	test -f build-asan/build.ninja || $(MESON) build-asan $(SANITIZE) >/dev/null
 	$(call again,build-asan)
-	$(NINJA) -C build-asan tests/unit
+	$(NINJA) -C build-asan tests/unit tests/wall_init
 
 clang:
 	echo "all of it with clang, warnings are errors"

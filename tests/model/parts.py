@@ -26,6 +26,14 @@ class Box:
         self.unseen = None    # paths that an exec may have written to on a full disk
         self.touched = False  # written to since head, though maybe nothing differs
 
+    def forget(self, numbers):
+        """These were pruned: who came from one comes from its parent."""
+        for n in sorted(numbers):
+            for p in self.points.values():
+                if p.parent == n:
+                    p.parent = self.points[n].parent
+            del self.points[n]
+
     def changed(self):
         at = self.points[self.head].tree
         return at is not None and not model.same(at, self.tree)
