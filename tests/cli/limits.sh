@@ -233,7 +233,7 @@ test_the_disk_is_limited_and_df_tells() {
 		[ "$rc" = 3 ] || fail "$d took 200 MB"
 	done
 	# A copy says why it failed, and the box is still of use.
-	head -c 100000000 /dev/zero >in
+	head -c 100000000 /dev/urandom >in # zeros would be holes
 	try den cp in "$b:/root/in"
 	want_rc 6
 	want_err_has 'space|disk'
