@@ -149,7 +149,7 @@ struct den_box_spec {
 	int64_t expires_ms;	    /* Unix time at which on_expire happens; 0: never */
 	const char *on_expire;	    /* "delete" (NULL), "pause", "pause-disk", "stop" */
 	uint64_t idle_ms; /* on_idle happens when for so long no exec was followed, nothing was asked of the
-			     box, and it used less than 1 % of a processor (where that can be measured); 0: never */
+			     box, no byte went through its gate, and it used less than 1 % of a processor (where that can be measured); 0: never */
 	const char *on_idle;	    /* "pause" (NULL), "pause-disk", "stop", "delete" */
 };
 

@@ -25,6 +25,7 @@ enum gate_record {
 	RECORD_SECRET, /* used */
 	RECORD_LOST,   /* F_COUNT records were dropped: nobody took them */
 	RECORD_USED,   /* F_BYTES_OUT of the limit so far; not for the journal, for the next gate */
+	RECORD_BUSY,   /* bytes went through since the last one; likewise, for who waits until the box is idle */
 	RECORD_KINDS,
 };
 

@@ -88,6 +88,7 @@ bool flow_count(struct flow *f, size_t n, bool out)
 		f->bytes_out += n;
 	else
 		f->bytes_in += n;
+	g->busy = true;
 	if (f->inbound)
 		return true;
 	g->bytes += n;

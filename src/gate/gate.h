@@ -101,6 +101,7 @@ struct gate {
 	int64_t tokens, tokens_at; /* of the rate limit: bytes, ns; gate_refill() */
 	uint64_t bytes;		   /* both ways, of all gates that the box had */
 	uint64_t bytes_told;	   /* what the keeper knows of them */
+	bool busy;		   /* bytes went through, either way, since the keeper was told so */
 	struct loop_timer tick, refill;
 	struct list queries; /* dnsd */
 	unsigned n_queries, dns_tokens;

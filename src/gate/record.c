@@ -126,6 +126,18 @@ void record_used(struct gate *g)
 	g->bytes_told = g->bytes;
 }
 
+/* A box through whose gate something goes is not idle. */
+static void record_busy(struct gate *g)
+{
+	auto_buf b = { 0 };
+
+	if (!g->busy || !g->ctl_up)
+		return;
+	wire_put_u64(&b, F_KIND, RECORD_BUSY);
+	control_record(g, &b);
+	g->busy = false;
+}
+
 static void send_secret(struct gate *g, enum gate_record kind, const struct where *w, const char *secret,
 	const char *place, uint64_t count)
 {
@@ -219,6 +231,7 @@ void record_tick(struct gate *g)
 	int64_t now = clock_mono_ns();
 
 	record_used(g);
+	record_busy(g);
 	tell_others(g, now);
 	for (size_t i = 0; i < DENIALS; i++) {
 		struct denial *d = &g->denials[i];

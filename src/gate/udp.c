@@ -60,6 +60,7 @@ static bool within_limits(struct gate *g, size_t n)
 	if ((p->limits.bytes && g->bytes + n > p->limits.bytes) || (p->limits.rate && gate_refill(g) <= 0))
 		return false; /* a datagram may be lost */
 	g->bytes += n;
+	g->busy = true;
 	if (p->limits.rate)
 		g->tokens -= (int64_t)n;
 	return true;

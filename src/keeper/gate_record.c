@@ -297,6 +297,8 @@ void gate_record(struct kgate *g, const struct wire_frame *f)
 		/* not a record that we know */
 	} else if (r.kind == RECORD_USED) {
 		keep_used(g, r.out);
+	} else if (r.kind == RECORD_BUSY) {
+		lease_busy(g->k);
 	} else {
 		put(g, &r);
 		if (r.kind == RECORD_DENIAL)

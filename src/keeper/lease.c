@@ -4,8 +4,8 @@
  * Both count while the box runs; what is paused or stopped costs little and is left alone, and is not let go on
  * when its time is up meanwhile: first it needs another lease. The deadline is a wall clock's, which may jump, so
  * it is compared with that clock every half minute at least. Idle is: no channel open to a program, no request
- * that does something (looking does not count, or whoever watches a box would keep it alive), and less than 1 % of
- * a processor used between two looks. A keeper that takes a box over begins to count anew, since somebody came.
+ * that does something (looking does not count, or whoever watches a box would keep it alive), no byte through its
+ * gate, and less than 1 % of a processor used between two looks. A keeper that takes a box over begins to count anew, since somebody came.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -163,3 +163,24 @@ test_gate_has_no_privilege_and_no_files() {
 		is groups "$(awk '/^Groups:/ { print $2 }' /proc/$g/status)" ''
 	fi
 }
+
+#@ root user net waits
+test_a_box_through_whose_gate_something_goes_is_not_idle() {
+	local b
+	net_up
+	b=$(net_box --allow a.test:7000 --idle 1500ms --on-idle stop)
+	den exec --detach "$b" -- /usr/bin/python3 -c '
+import socket, time
+s = socket.create_connection(("a.test", 7000))
+for i in range(20):
+    s.sendall(b"x\n")
+    s.recv(100)
+    time.sleep(0.25)' >/dev/null
+	sleep 4
+	is state "$(field "$b" state)" running
+	soon 15 is_stopped "$b" || fail 'never idle'
+}
+
+is_stopped() {
+	[ "$(field "$1" state)" = stopped ]
+}
