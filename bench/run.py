@@ -14,6 +14,7 @@ import glob
 import json
 import os
 import platform
+import select
 import shutil
 import signal
 import statistics
@@ -49,6 +50,19 @@ class Samples(dict):
         return v[min(len(v) - 1, int(len(v) * 0.95))]
 
 
+def await_end(p, timeout):
+    """subprocess looks every 50 ms whether it has ended, which is longer than much of what is measured here."""
+    fd = os.pidfd_open(p.pid)
+    try:
+        if not select.select([fd], [], [], timeout)[0]:
+            p.kill()
+            p.wait()
+            raise subprocess.TimeoutExpired(p.args, timeout)
+    finally:
+        os.close(fd)
+    p.wait()
+
+
 class Bench:
     def __init__(self, args):
         self.build = os.path.abspath(args.build)
@@ -72,8 +86,8 @@ class Bench:
     def run(self, *argv, check=True, timeout=300):
         """What it says goes through files: something that it leaves running may keep them open."""
         with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-            r = subprocess.run(argv, env=self.env, stdout=out, stderr=err, stdin=subprocess.DEVNULL,
-                               timeout=timeout)
+            r = subprocess.Popen(argv, env=self.env, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+            await_end(r, timeout)
             for name, f in (("stdout", out), ("stderr", err)):
                 f.seek(0)
                 setattr(r, name, f.read())
