@@ -30,7 +30,7 @@
 #define DOOR_FD 4
 #define CTL_FD 7
 #define ANSWER_MS 600000
-#define SAVE_TRIES 10
+#define SAVE_TRIES 25
 
 /* The same as in init/porter.c. */
 struct ask {
@@ -147,14 +147,16 @@ int gvisor_memory(struct den_err *err)
 
 /* A descriptor that init has closed may stay in the sentry for a moment: then the programs run on, and it is tried
  * again. */
-static int save_state(struct wall_box *b, struct wall_saving *s, int images, struct den_err *err)
+static int save_state(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
 	static const char *const files[] = { "checkpoint.img", "pages.img", "pages_meta.img" };
 
 	for (int i = 0;; i++) {
-		struct timespec nap = { .tv_nsec = 50 * NS_PER_MS };
+		struct timespec nap = { .tv_nsec = MIN(50 * (i + 1), 200) * NS_PER_MS };
+		/* anew each time: who has mounted it takes it along when it ends */
+		auto_fd images = open_images(p, s->dirfd, err);
 
-		if (gvisor_hold(b, true, err) < 0)
+		if (images < 0 || gvisor_hold(b, true, err) < 0)
 			return -1;
 		if (ask(b, 'S', images, err) == 0)
 			return 0;
@@ -171,7 +173,6 @@ static int save_state(struct wall_box *b, struct wall_saving *s, int images, str
 int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
 	struct den_err ignored;
-	auto_fd images = -1;
 	int64_t since;
 	int r;
 
@@ -181,11 +182,8 @@ int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s,
 			"runsc cannot save sockets of the host");
 	if (gvisor_memory(err) < 0 || gvisor_version(&s->runtime, err) < 0)
 		return -1;
-	images = open_images(p, s->dirfd, err);
-	if (images < 0)
-		return -1;
 	since = clock_mono_ns();
-	r = save_state(b, s, images, err);
+	r = save_state(b, p, s, err);
 	if (r == 0)
 		r = s->frozen(s->user, err);
 	/* What is not to go on stays held, by its kernel and by the host's: whoever adopts it lets go of both. */
