@@ -164,6 +164,8 @@ static int box_make(
 {
 	static atomic_bool no_disk, no_limits;
 	bool disk = *spec->on_expire == 'p', limits = spec->cpu_milli || spec->memory; /* "pause-disk" */
+	bool lost_disk = false, lost_limits = false;
+	struct den_err why = { 0 };
 
 	if (disk && no_disk) {
 		spec->on_expire = "pause";
@@ -176,17 +178,23 @@ static int box_make(
 	while (boxes_create(r, spec, ret, err) < 0) {
 		if (err->code != DEN_UNSUPPORTED || (!disk && !limits))
 			return -1;
+		why = *err;
 		if (disk) {
-			log_line("warn", "e2b", "sandboxes that are paused stay in memory: %s", err->msg);
 			spec->on_expire = "pause";
-			no_disk = true;
 			disk = false;
+			lost_disk = true;
 		} else {
 			spec->cpu_milli = spec->memory = 0;
-			no_limits = true;
 			limits = false;
+			lost_limits = true;
 		}
 	}
+	/* Only what a box was made without is the host's lack. What fails all the same is something about this box, and
+	 * must not take limits from those of others. */
+	if (lost_limits)
+		no_limits = true;
+	else if (lost_disk && !atomic_exchange(&no_disk, true))
+		log_line("warn", "e2b", "sandboxes that are paused stay in memory: %s", why.msg);
 	return 0;
 }
 
