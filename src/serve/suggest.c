@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "auth.h"
+#include "e2b_parts.h"
 #include "http.h"
 #include "mem.h"
 #include "parse.h"
@@ -22,7 +22,7 @@ char *suggest_template(struct req *r, const char *name)
 		return NULL;
 	seen = mem_alloc((n + 1) * sizeof(*seen));
 	for (size_t i = 0; i < n; i++) {
-		seen[k] = t[i].name ? auth_name_seen(req_who(r), t[i].name, true) : NULL;
+		seen[k] = e2b_template_seen(req_who(r), &t[i]);
 		k += seen[k] != NULL;
 	}
 	near = parse_nearest(name, seen, k);

@@ -98,6 +98,9 @@ struct e2b_template {
 	bool baked; /* its boxes begin with programs running, and with the limits that those had */
 };
 bool e2b_template_baked(const struct den_template *t);
+/* Its name as who knows it; NULL: it is none of his. Files of "default" are everybody's. Programs are not: they have in
+ * memory what their box was given, and its policy, with its secrets and its identity. */
+const char *e2b_template_seen(const struct who *who, const struct den_template *t);
 void e2b_template_free(struct e2b_template *t);
 #define auto_template __attribute__((cleanup(e2b_template_free))) struct e2b_template
 /* DEN_NOT_FOUND in E2B's words. What is found is remembered for a while. */

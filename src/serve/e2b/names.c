@@ -192,6 +192,11 @@ bool e2b_template_baked(const struct den_template *t)
 	return t->id && !strncmp(t->id, "b-", 2);
 }
 
+const char *e2b_template_seen(const struct who *who, const struct den_template *t)
+{
+	return t->name ? auth_name_seen(who, t->name, !e2b_template_baked(t) || who->admin) : NULL;
+}
+
 static int template_load(
 	struct req *r, const char *stored, struct e2b_template *t, struct den_err *err)
 {
@@ -233,9 +238,11 @@ static int template_look(struct req *r, const char *id, struct e2b_template *t, 
 		return den_fail(err, DEN_NOT_FOUND, 0, "template '%.100s' not found", id);
 	if (template_load(r, own, t, err) == 0)
 		return 0;
-	if (err->code == DEN_NOT_FOUND && strcmp(own, shared) &&
-		template_load(r, shared, t, err) == 0)
-		return 0;
+	if (err->code == DEN_NOT_FOUND && strcmp(own, shared) && template_load(r, shared, t, err) == 0) {
+		if (!t->baked || req_who(r)->admin)
+			return 0;
+		return no_template(r, id, name, err); /* e2b_template_seen() says why */
+	}
 	return err->code == DEN_NOT_FOUND || err->code == DEN_INVALID ? no_template(r, id, name, err) : -1;
 }
 

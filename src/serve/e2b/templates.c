@@ -18,9 +18,9 @@
 
 /* The name and tag of a stored name, if this organisation may see it. Both point into it or a literal. */
 static const char *seen(
-	const struct who *w, const char *stored, size_t *ret_n, const char **ret_tag)
+	const struct who *w, const struct den_template *t, size_t *ret_n, const char **ret_tag)
 {
-	const char *name = auth_name_seen(w, stored, true), *slash, *colon;
+	const char *name = e2b_template_seen(w, t), *slash, *colon;
 
 	if (!name)
 		return NULL;
@@ -87,7 +87,7 @@ int e2b_template_list(struct req *r, struct den_err *err)
 		json_t *one;
 		size_t len;
 
-		name = seen(req_who(r), t[i].name, &len, &tag);
+		name = seen(req_who(r), &t[i], &len, &tag);
 		if (!name || strcmp(tag, "default") || !strcmp(name, "host"))
 			continue;
 		status = template_json(req_who(r), name, len, &t[i], &one, err);
@@ -180,7 +180,7 @@ int e2b_template_tags(struct req *r, struct den_err *err)
 		size_t len;
 		json_t *o;
 
-		of = seen(req_who(r), t[i].name, &len, &tag);
+		of = seen(req_who(r), &t[i], &len, &tag);
 		if (!of || len != strlen(name) || strncmp(of, name, len) || strlen(t[i].id) != 64)
 			continue;
 		status = build_of(req_who(r), t[i].id, build, err);
@@ -311,7 +311,7 @@ int e2b_template_delete(struct req *r, struct den_err *err)
 		const char *tag, *of;
 		size_t len;
 
-		of = seen(req_who(r), t[i].name, &len, &tag);
+		of = seen(req_who(r), &t[i], &len, &tag);
 		if (!of || len != strlen(name) || strncmp(of, name, len) ||
 			(one && strcmp(tag, own_tag)) ||
 			!auth_name_seen(req_who(r), t[i].name, false) ||
