@@ -229,11 +229,17 @@ static int baked_own(struct box_spec *got, struct box_spec *asked, struct den_er
 {
 	uint64_t *const limits[][2] = { { &got->cpu_milli, &asked->cpu_milli }, { &got->memory, &asked->memory },
 		{ &got->pids, &asked->pids }, { &got->max_runtime_ms, &asked->max_runtime_ms }, { &got->history, &asked->history } };
-	char **const texts[][2] = { { &got->user, &asked->user }, { &got->cwd, &asked->cwd } };
+	char **const texts[][2] = { { &got->user, &asked->user }, { &got->cwd, &asked->cwd },
+		{ &got->hostname, &asked->hostname } };
 
-	if (asked->n_mounts || asked->disk || asked->nofile || asked->hostname)
+	if (asked->n_mounts || asked->disk || asked->nofile || asked->publish)
 		return den_fail(err, DEN_INVALID, 0,
-			"a box of a template with programs has its mounts, disk, open files and host name from that");
+			"a box of a template with programs has its mounts, disk, open files and ports from that");
+	/* what a policy asks for takes the place of the template's; this would be passed over, and the network be there */
+	if (asked->net && !asked->policy && !asked->policy_name && (got->policy || got->policy_name) &&
+		!strcmp(asked->net, "none"))
+		return den_fail(err, DEN_INVALID, 0,
+			"the programs of this template have a network; ask for a policy that allows nothing instead of none");
 	if (asked->wall && strcmp(asked->wall, got->wall))
 		return den_fail(err, DEN_INVALID, 0, "this template has programs behind the wall '%s'", got->wall);
 	if (asked->history == HISTORY_OFF)

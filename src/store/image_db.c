@@ -1,6 +1,9 @@
 /* Names of images: the table `templates`, and who needs an image. */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "db.h"
@@ -165,6 +168,18 @@ static int name_move(sqlite3 *db, const struct name_row *row, char **ret_old, st
 	return 0;
 }
 
+/* Boxes would be made of the programs that have this name, and never of the image. */
+static int not_baked(struct store *s, const char *name, struct den_err *err)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "baked/%s", name);
+	return faccessat(s->fd, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0
+		       ? 0
+		       : den_fail(err, DEN_CONFLICT, 0,
+				 "'%s' is a template with programs; 'den template rm %s' removes it", name, name);
+}
+
 int image_name_put(struct store *s, const char *name, const char *id, struct den_err *err)
 {
 	struct name_row row = { name, id };
@@ -172,7 +187,7 @@ int image_name_put(struct store *s, const char *name, const char *id, struct den
 	sqlite3 *db;
 	int r;
 
-	if (db_open(s, &db, err) < 0)
+	if (not_baked(s, name, err) < 0 || db_open(s, &db, err) < 0)
 		return -1;
 	r = db_begin(db, err);
 	if (r == 0)

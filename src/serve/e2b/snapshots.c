@@ -43,14 +43,6 @@ static bool is_baked(struct req *r, const char *stored)
 	return baked;
 }
 
-/* With its programs. One of the same name is replaced, as one of files is. */
-static int snapshot_full(struct req *r, struct den_box *box, const char *stored, struct den_err *err)
-{
-	if (is_baked(r, stored) && den_template_remove(req_den(r), stored, true, err) < 0)
-		return -1;
-	return den_template_bake(box, NULL, stored, err);
-}
-
 static int snapshot_files(
 	struct req *r, struct den_box *box, const char *stored, struct den_err *err)
 {
@@ -80,12 +72,15 @@ static int snapshot_files(
 	return status;
 }
 
-/* Where programs cannot be saved here, or under this name, it has the files. */
+/* Where programs cannot be saved here, or under this name, it has the files. One of the same name is replaced. */
 static int snapshot_make(struct req *r, struct den_box *box, const char *stored, struct den_err *err)
 {
 	const char *state = boxes_state(den_box_id(box));
 
-	if ((!state || strcmp(state, "stopped")) && snapshot_full(r, box, stored, err) == 0)
+	/* whatever comes instead: boxes would be made of the programs, not of files of the same name */
+	if (is_baked(r, stored) && den_template_remove(req_den(r), stored, true, err) < 0)
+		return -1;
+	if ((!state || strcmp(state, "stopped")) && den_template_bake(box, NULL, stored, err) == 0)
 		return 0;
 	return snapshot_files(r, box, stored, err);
 }
