@@ -215,6 +215,14 @@ static bool form_take(struct warm *w, struct form *ret)
 	return true;
 }
 
+/* No box can be ready for it (its policy grants secrets, say): what others ask for comes next. */
+static void form_forget(struct warm *w, const struct form *gone)
+{
+	for (size_t i = 0; i < SHAPES; i++)
+		if (form_is(&w->forms[i], &gone->spec))
+			form_free(&w->forms[i]);
+}
+
 static int count(struct den *d, const struct form *f, uint64_t *ret, struct den_err *err)
 {
 	struct den_box_info *all;
@@ -292,14 +300,16 @@ static bool step(struct den *d, struct warm *w)
 	last = r == 0 && have >= w->want;
 	if (last && recount)
 		drop_other(d, w, &f);
-	form_free(&f);
 	pthread_mutex_lock(&lock);
 	if (r < 0) {
+		if (err.code == DEN_UNSUPPORTED)
+			form_forget(w, &f);
 		failed(w, &err);
 	} else {
 		w->ready = have;
 		w->told = false;
 	}
+	form_free(&f);
 	return r == 0 && !last;
 }
 
@@ -309,8 +319,10 @@ static void *run(void *unused)
 	struct den *d;
 
 	(void)unused;
-	if (serve_den(&d, &err) < 0)
+	if (serve_den(&d, &err) < 0) {
+		log_line("warn", "warm", "no boxes are kept ready: %s", err.msg);
 		return NULL;
+	}
 	pthread_mutex_lock(&lock);
 	while (!stopping) {
 		bool more = false;

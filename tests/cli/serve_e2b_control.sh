@@ -37,6 +37,31 @@ test_sandboxes_are_taken_from_ready_boxes() {
 	want_err_has 'TEMPLATE=N'
 }
 
+ready_marks() {
+	find "$DEN_STATE/ready" -mindepth 2 | wc -l
+}
+
+has_ready() {
+	[ "$(ready_marks)" = "$1" ]
+}
+
+#@ root timeout=180
+test_what_no_box_can_be_ready_for_does_not_empty_the_pool_of_others() {
+	local i policy='{"version":1,"secrets":[{"name":"TOKEN","host":"api.example.com","in":["header:authorization"]}]}'
+	base_template
+	printf %s 'a value of some length' | den secret set TOKEN >/dev/null
+	serve_start --warm base=1
+	soon 30 has_ready 1 || fail "none is made ready"
+	for i in 1 2 3; do
+		api_json POST /v1/boxes "{\"template\":\"base\",\"policy\":$policy}"
+		want_code 201
+	done
+	api_json POST /sandboxes '{"templateID":"base"}' -H "X-API-Key: $KEY"
+	want_code 201
+	is 'ready, when one was taken' "$(ready_marks)" 0
+	soon 40 has_ready 1 || fail "no more are made: $(curl -s "$URL/metrics" -H "Authorization: Bearer $KEY" | grep ready_boxes)"
+}
+
 is_ready_again() {
 	den pool --json | grep -q '"template":"base"'
 }
