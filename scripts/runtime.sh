@@ -62,18 +62,22 @@ fetch() {
         return 1
     }
     mkdir -p "$dir"
-    for deb in "$work"/deb/*.deb; do
-        dpkg-deb -x "$deb" "$dir"
+    for deb in "$work"/deb/*.deb; do # -e is not in force here: whoever calls asks whether it went well
+        dpkg-deb -x "$deb" "$dir" || {
+            rm -rf "$work"
+            say "could not unpack ${deb##*/} of $suite"
+            return 1
+        }
     done
     rm -rf "$work"
 }
 
 # put FILE NAME: as $prefix/bin/NAME, in one step.
 put() {
-    mkdir -p "$prefix/bin"
-    cp "$1" "$prefix/bin/.$2.$$"
-    chmod 755 "$prefix/bin/.$2.$$"
-    mv -f "$prefix/bin/.$2.$$" "$prefix/bin/$2"
+    mkdir -p "$prefix/bin" && cp "$1" "$prefix/bin/.$2.$$" && chmod 755 "$prefix/bin/.$2.$$" &&
+        mv -f "$prefix/bin/.$2.$$" "$prefix/bin/$2" && return 0
+    rm -f "$prefix/bin/.$2.$$"
+    return 1
 }
 
 get_runsc() {
@@ -87,10 +91,15 @@ get_runsc() {
     [ "$suite" != bookworm ] || suite=bookworm-backports
     say "fetching runsc of $suite"
     tree=$(mktemp -d)
-    fetch "$tree" "$suite" runsc || exit 1
-    put "$tree/usr/bin/runsc" runsc
+    if ! fetch "$tree" "$suite" runsc || ! put "$tree/usr/bin/runsc" runsc; then
+        rm -rf "$tree"
+        exit 1
+    fi
     rm -rf "$tree"
-    "$prefix/bin/runsc" --version >/dev/null || fail "$prefix/bin/runsc does not run"
+    "$prefix/bin/runsc" --version >/dev/null || {
+        rm -f "$prefix/bin/runsc" # else it would be taken for a whole one from now on
+        fail "the runsc of $suite does not run here"
+    }
 }
 
 # new_enough VERSION: 4.2 or newer.
@@ -115,7 +124,10 @@ get_criu() {
         say "fetching CRIU of $suite"
         if fetch "$tree" "$suite" criu; then
             loader=$(find "$tree/usr/lib" "$tree/lib" -name 'ld-linux*.so.*' 2>/dev/null | head -n 1)
-            [ -n "$loader" ] || fail "the packages of $suite bring no loader"
+            [ -n "$loader" ] || {
+                rm -rf "$tree"
+                fail "the packages of $suite bring no loader"
+            }
             # relative: the place may be moved
             loader=${loader#"$tree/"}
             ln -s "$(dirname "$loader")" "$tree/lib" && ln -s "lib/$(basename "$loader")" "$tree/ld.so"
