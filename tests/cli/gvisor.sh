@@ -258,35 +258,3 @@ test_a_box_with_a_network_is_not_saved_and_says_why() {
 	want_err_has 'network'
 	is "it goes on" "$(den exec "$b" -- echo x)" x
 }
-
-#@ root user
-test_a_runtime_that_was_not_unpacked_is_not_put_in_place() {
-	local what
-	mkdir bin tmp
-	cat >bin/apt-get <<-'EOF'
-		#!/bin/sh
-		case " $* " in
-		*' indextargets '*) echo 'Debian http://mirror.invalid/debian trixie' ;;
-		*' download '*) : >runsc_1_all.deb ;;
-		*' install '*) : >../deb/criu_1_all.deb ;;
-		esac
-	EOF
-	# as on a disk that is full: some of it is there
-	cat >bin/dpkg-deb <<-'EOF'
-		#!/bin/sh
-		mkdir -p "$3/usr/bin" && printf '#!/bin/sh\nexit 1\n' >"$3/usr/bin/runsc" && chmod 755 "$3/usr/bin/runsc"
-		exit "$UNPACKED"
-	EOF
-	chmod 755 bin/*
-	for what in 2 0; do # not unpacked; unpacked, and it does not run
-		try env PATH="$PWD/bin:$PATH" TMPDIR="$PWD/tmp" DEN_RUNTIME="$PWD/place" UNPACKED=$what "$TESTS/../scripts/runtime.sh" runsc
-		want_rc 1
-		is 'what is in place' "$(find place -type f 2>/dev/null)" ''
-		is 'what is left' "$(ls tmp)" ''
-	done
-	try env PATH="$PWD/bin:$PATH" TMPDIR="$PWD/tmp" DEN_RUNTIME="$PWD/place" UNPACKED=2 "$TESTS/../scripts/runtime.sh" criu
-	want_rc 1
-	want_err_has 'could not unpack criu'
-	is 'what is in place' "$(find place -type f 2>/dev/null)" ''
-	is 'what is left' "$(ls -A place tmp | grep criu)" ''
-}

@@ -379,6 +379,32 @@ test_a_template_with_programs_begins_where_they_were() {
 }
 
 #@ root
+test_a_template_with_programs_keeps_its_name_and_says_what_it_cannot_change() {
+	local b f
+	b=$(box)
+	den template bake warm --from "$b" --full
+	f=$(box)
+	try den template create warm --from "$f" # boxes would still be made of the programs
+	want_rc_not_0
+	want_err_has "template rm"
+	den template create other --from "$f" >/dev/null
+	try den template tag other warm
+	want_rc_not_0
+	try den create --template warm --publish 8000
+	want_rc_not_0
+	f=$(den create --template warm --hostname changed)
+	is "host name" "$(den exec "$f" -- hostname)" changed
+	den policy set "$b" --allow example.com >/dev/null
+	den template bake online --from "$b" --full
+	try den create --template online --net none
+	want_rc_not_0
+	want_err_has "network"
+	den rm --force "$f"
+	den template rm warm
+	den template rm online
+}
+
+#@ root
 test_images_go_with_their_checkpoint_and_their_box() {
 	local b n
 	b=$(box)

@@ -86,6 +86,8 @@ test_templates_with_programs_are_their_organisations_alone() {
 	KEY=$(new_key) # of "default"
 	api_json POST /v1/boxes '{"template":"running","name":"named"}'
 	want_code 201
+	den rm --force named
+	den template rm running
 }
 
 #@ root timeout=180
@@ -107,6 +109,7 @@ test_sandbox_that_cannot_be_made_takes_nothing_from_the_next() {
 	api_json POST /sandboxes '{"templateID":"base","autoPause":true}' -H "X-API-Key: $KEY"
 	want_code 201
 	is 'at its end' "$(den inspect --json "$(j 'v["sandboxID"]')" | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)["on_expire"])')" pause-disk
+	den template rm hurt
 }
 
 #@ root user
