@@ -187,6 +187,7 @@ static void throw_away(struct keeper *k)
 {
 	struct den_err ignored;
 
+	fd_close(&k->image_lock); /* taking it apart may take its time, and who removes a template waits for this */
 	loop_timer_clear(&k->ready->look);
 	(void)mark_take(k);
 	(void)box_delete(k, &ignored);
