@@ -332,6 +332,16 @@ static void request(struct client *c, const struct wire_frame *f)
 	conn_fail(&c->conn, 0, &err);
 }
 
+/* What came along goes, too: the next request must not take it for its own. */
+static void refuse(struct client *c, const struct wire_frame *f, const struct den_err *why)
+{
+	int stray;
+
+	while (conn_take_fds(&c->conn, &stray, 1) == 0)
+		close(stray);
+	conn_fail(&c->conn, f->chan, why);
+}
+
 void client_handle(struct client *c, const struct wire_frame *f)
 {
 	struct den_err err;
@@ -342,7 +352,7 @@ void client_handle(struct client *c, const struct wire_frame *f)
 	if (lease_counts(f->type))
 		lease_busy(c->k);
 	if (wake_needed(c->k, f) && (lease_left(c->k, &err) < 0 || box_wake(c->k, &err) < 0)) {
-		conn_fail(&c->conn, f->chan, &err);
+		refuse(c, f, &err);
 		return;
 	}
 	switch (f->type) {
@@ -373,16 +383,13 @@ static void client_frame(struct conn *conn, const struct wire_frame *f)
 {
 	struct client *c = CONTAINER_OF(conn, struct client, conn);
 	struct den_err err;
-	int stray;
 
 	if (f->type == WM_GUEST) {
 		c->guest = true; /* for good, and not answered */
 		return;
 	}
 	if (c->guest && guest_check(c, f, &err) < 0) {
-		while (conn_take_fds(&c->conn, &stray, 1) == 0)
-			close(stray);
-		conn_fail(&c->conn, f->chan, &err);
+		refuse(c, f, &err);
 		return;
 	}
 	if (!work_waits(c, f))
