@@ -312,7 +312,7 @@ test_data_of_the_host_is_not_in_the_box() {
 	want_out ""
 	for h in /etc/machine-id /etc/ssh/ssh_host_ed25519_key /var/lib/dbus/machine-id /etc/hostname; do
 		if [ -s $h ]; then
-			not den exec "$b" -- grep -qF "$(head -1 $h)" $h 2>/dev/null || fail "$h of the host"
+			not den exec "$b" -- grep -qxF "$(head -1 $h)" $h 2>/dev/null || fail "$h of the host"
 		fi
 	done
 	try den exec "$b" -- sh -c 'ls -d /work /var/run/docker.sock /run/systemd/private /run/dbus /var/log/journal /var/spool/cron/crontabs/* 2>/dev/null'
