@@ -33,12 +33,12 @@
 
 #include "fd.h"
 #include "init.h"
+#include "porter.h"
 
 #ifndef MOVE_MOUNT_F_EMPTY_PATH
 #define MOVE_MOUNT_F_EMPTY_PATH 4
 #endif
 
-enum { FD_LISTEN = 3, FD_DOOR, FD_REPORT, FD_CTL, FD_CTL_OTHER };
 
 static int old_root; /* the tree that the wall's stages made */
 
@@ -91,7 +91,7 @@ static void report(const char *step, int status)
 	its_words(words, sizeof(words));
 	den_fail(&r.err, DEN_INTERNAL, 0, "runsc ended with status %d: %s",
 		WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), words);
-	(void)!write(FD_REPORT, &r, sizeof(r));
+	(void)!write(PORTER_REPORT, &r, sizeof(r));
 }
 
 static void hand_in(int fd)
@@ -109,22 +109,11 @@ static void hand_in(int fd)
 	h->cmsg_type = SCM_RIGHTS;
 	h->cmsg_len = CMSG_LEN(sizeof(int));
 	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
-	(void)!sendmsg(FD_DOOR, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	(void)!sendmsg(PORTER_DOOR, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 	close(fd);
 }
 
 /* ---- what the keeper asks for ---- */
-
-/* The same as in wall/gvisor/save.c. */
-struct ask {
-	uint32_t number;
-	char what;
-};
-struct answer {
-	uint32_t number;
-	int status;
-	char words[200];
-};
 
 static void exec_runsc(const char *const *argv, int images)
 {
@@ -151,7 +140,7 @@ static void exec_runsc(const char *const *argv, int images)
 	_exit(127);
 }
 
-static void run_runsc(const char *const *argv, int images, struct answer *a)
+static void run_runsc(const char *const *argv, int images, struct porter_answer *a)
 {
 	pid_t pid = fork();
 
@@ -173,9 +162,9 @@ static void on_ask(void)
 	static const char *const resume[] = { "runsc", "--root=/s", "--log=/log", "resume", "box", NULL };
 	static const char *const save[] = { "runsc", "--root=/s", "--log=/log", "checkpoint", "--image-path=/saved",
 		"--compression=none", "--leave-running", "box", NULL };
-	struct answer a = { 0 };
-	struct ask q = { 0 };
-	int fd = receive_fd(FD_CTL, &q, sizeof(q));
+	struct porter_answer a = { 0 };
+	struct porter_ask q = { 0 };
+	int fd = receive_fd(PORTER_CTL, &q, sizeof(q));
 	char what = q.what;
 
 	a.number = q.number;
@@ -187,12 +176,12 @@ static void on_ask(void)
 	else if (what == 'S' && fd >= 0)
 		run_runsc(save, fd, &a);
 	else if (what == 'D' && fd >= 0)
-		dup3(fd, FD_DOOR, O_CLOEXEC);
+		dup3(fd, PORTER_DOOR, O_CLOEXEC);
 	if ((what == 'P' || what == 'R') && !a.status)
 		held = what == 'P';
 	if (fd >= 0)
 		close(fd);
-	(void)!send(FD_CTL, &a, sizeof(a), MSG_NOSIGNAL | MSG_DONTWAIT);
+	(void)!send(PORTER_CTL, &a, sizeof(a), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* Everybody's end but the sandbox's is of no interest. */
@@ -209,15 +198,15 @@ static void reap(pid_t sandbox)
 
 int porter_main(int argc, char **argv)
 {
-	struct pollfd p[] = { { .fd = FD_LISTEN, .events = POLLIN }, { .events = POLLIN },
-		{ .fd = FD_CTL, .events = POLLIN } };
+	struct pollfd p[] = { { .fd = PORTER_LISTEN, .events = POLLIN }, { .events = POLLIN },
+		{ .fd = PORTER_CTL, .events = POLLIN } };
 	sigset_t chld;
 	pid_t sandbox;
 	int status;
 
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
 	prctl(PR_SET_NAME, "den-porter", 0, 0, 0);
-	for (int fd = FD_LISTEN; fd <= FD_CTL_OTHER; fd++)
+	for (int fd = PORTER_LISTEN; fd <= PORTER_CTL_OTHER; fd++)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 	sigfillset(&chld);
 	sigprocmask(SIG_SETMASK, &chld, NULL);
@@ -234,7 +223,7 @@ int porter_main(int argc, char **argv)
 	(void)umount2("/images", MNT_DETACH); /* what was loaded may be removed now */
 	if (chroot("/r") < 0 || chdir("/") < 0)
 		return 1;
-	close(FD_REPORT);
+	close(PORTER_REPORT);
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	p[1].fd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -247,7 +236,7 @@ int porter_main(int argc, char **argv)
 		while (read(p[1].fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
 			;
 		if (p[0].revents & POLLIN) {
-			int fd = accept4(FD_LISTEN, NULL, NULL, SOCK_CLOEXEC);
+			int fd = accept4(PORTER_LISTEN, NULL, NULL, SOCK_CLOEXEC);
 
 			if (fd >= 0)
 				hand_in(fd);

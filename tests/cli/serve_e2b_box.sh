@@ -1,14 +1,6 @@
 # E2B's agent in the box: what its unmodified SDK does with processes and files.
 source "$TESTS/serve/kit.sh"
 
-base_template() {
-	local b
-	b=$(den create --history manual)
-	den exec "$b" -- sh -c 'id -u user >/dev/null 2>&1 || useradd -m -s /bin/bash user; mkdir -p /home/user && chown user: /home/user'
-	den template create base --from "$b" --user user --workdir /home/user >/dev/null
-	den rm -f "$b"
-}
-
 # part NAME: of tests/serve/e2b_box.mjs, which says what was wrong
 part() {
 	base_template

@@ -2,15 +2,6 @@
 source "$TESTS/gate/kit.sh"
 source "$TESTS/serve/kit.sh"
 
-# A template `base` of this machine's own system, in no time: what is tested here needs bash and a user `user`.
-base_template() {
-	local b
-	b=$(den create --history manual)
-	den exec "$b" -- sh -c 'id -u user >/dev/null 2>&1 || useradd -m -s /bin/bash user; mkdir -p /home/user && chown user: /home/user'
-	den template create base --from "$b" --user user --workdir /home/user >/dev/null
-	den rm -f "$b"
-}
-
 # part NAME: of tests/serve/e2b_control.mjs, which says what was wrong
 part() {
 	base_template

@@ -12,14 +12,6 @@ can_save() {
 	den rm -f "$b"
 }
 
-base_template() {
-	local b
-	b=$(den create --history manual)
-	den exec "$b" -- sh -c 'id -u user >/dev/null 2>&1 || useradd -m -s /bin/bash user; mkdir -p /home/user && chown user: /home/user'
-	den template create base --from "$b" --user user --workdir /home/user >/dev/null
-	den rm -f "$b"
-}
-
 part() {
 	can_save
 	base_template

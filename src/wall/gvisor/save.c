@@ -25,23 +25,10 @@
 #include "gvisor.h"
 #include "idmap.h"
 #include "mem.h"
+#include "porter.h"
 
-/* in the porter */
-#define DOOR_FD 4
-#define CTL_FD 7
 #define ANSWER_MS 600000
 #define SAVE_TRIES 25
-
-/* The same as in init/porter.c. */
-struct ask {
-	uint32_t number;
-	char what;
-};
-struct answer {
-	uint32_t number;
-	int status;
-	char words[200];
-};
 
 /* Images are made and read by root of the box, and are root's on disk. */
 static int open_images(const struct plan *p, int dirfd, struct den_err *err)
@@ -65,7 +52,7 @@ static int open_images(const struct plan *p, int dirfd, struct den_err *err)
 	return fd_take(&fd);
 }
 
-static int send_ask(int to, struct ask *a, int fd, struct den_err *err)
+static int send_ask(int to, struct porter_ask *a, int fd, struct den_err *err)
 {
 	struct iovec v = { a, sizeof(*a) };
 	union {
@@ -92,7 +79,7 @@ static int send_ask(int to, struct ask *a, int fd, struct den_err *err)
 static int get_answer(struct wall_box *b, int from, uint32_t number, struct den_err *err)
 {
 	struct pollfd p[] = { { .fd = from, .events = POLLIN }, { .fd = b->pidfd, .events = POLLIN } };
-	struct answer a;
+	struct porter_answer a;
 
 again:
 	if (poll(p, 2, ANSWER_MS) <= 0 || !(p[0].revents & POLLIN))
@@ -114,8 +101,8 @@ again:
 
 static int ask(struct wall_box *b, char what, int fd, struct den_err *err)
 {
-	auto_fd ctl = (int)syscall(SYS_pidfd_getfd, b->pidfd, CTL_FD, 0);
-	struct ask a = { .number = (uint32_t)clock_mono_ns(), .what = what };
+	auto_fd ctl = (int)syscall(SYS_pidfd_getfd, b->pidfd, PORTER_CTL_OTHER, 0);
+	struct porter_ask a = { .number = (uint32_t)clock_mono_ns(), .what = what };
 
 	if (ctl < 0)
 		return den_fail_sys(err, errno, "reach the porter");
@@ -125,7 +112,7 @@ static int ask(struct wall_box *b, char what, int fd, struct den_err *err)
 /* Seen from here: a porter that is frozen with its box could not tell. */
 bool gvisor_is_parked(struct wall_box *b)
 {
-	auto_fd door = (int)syscall(SYS_pidfd_getfd, b->pidfd, DOOR_FD, 0);
+	auto_fd door = (int)syscall(SYS_pidfd_getfd, b->pidfd, PORTER_DOOR, 0);
 	struct pollfd p = { .fd = door };
 
 	return door >= 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR));
