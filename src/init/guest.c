@@ -22,10 +22,11 @@ static void limit_pids(const char *max)
 {
 	struct den_err err;
 
-	if (mkdir("/run/.pids", 0700) < 0 || mount("none", "/run/.pids", "cgroup", 0, "pids") < 0)
-		return;
-	if (mkdir("/run/.pids/box", 0755) == 0 && file_write_at(AT_FDCWD, "/run/.pids/box/pids.max", max, &err) == 0)
-		(void)file_write_at(AT_FDCWD, "/run/.pids/box/cgroup.procs", "1", &err);
+	/* a box without its limit is none: all that starts it fails then, and says so */
+	if (mkdir("/run/.pids", 0700) < 0 || mount("none", "/run/.pids", "cgroup", 0, "pids") < 0 ||
+		mkdir("/run/.pids/box", 0755) < 0 || file_write_at(AT_FDCWD, "/run/.pids/box/pids.max", max, &err) < 0 ||
+		file_write_at(AT_FDCWD, "/run/.pids/box/cgroup.procs", "1", &err) < 0)
+		_exit(1);
 	umount2("/run/.pids", MNT_DETACH);
 	rmdir("/run/.pids");
 }
