@@ -21,18 +21,6 @@ carrier() {
 	"$DEN" create --history manual --mount "$MEMORY:/memory:ro" "$@"
 }
 
-# needs_memory: programs can be saved here, or the test is skipped with the reason that den gives
-needs_memory() {
-	local b
-	b=$("$DEN" create --history manual)
-	try timeout 60 "$DEN" checkpoint --full "$b"
-	if [ "$rc" != 0 ] && grep -Eqi 'den doctor|cannot save|needs root|not installed' <<<"$err"; then
-		skip "${err%%$'\n'*}"
-	fi
-	want_rc 0
-	"$DEN" rm --force "$b" >/dev/null
-}
-
 ready() {
 	"$DEN" exec "$1" -- /memory/memory ask count >"$TMP/.ready" 2>&1
 }

@@ -16,6 +16,17 @@ skip() {
 	exit 77
 }
 
+# can_save: what den saves programs with is here, else the test is skipped. That it works is what the test is about.
+can_save() {
+	local place=${DEN_RUNTIME:-/usr/local/lib/den/runtime}
+	[ "$VARIANT" = root ] || skip "programs are saved by root alone"
+	if [ "${DEN_WALL:-container}" = gvisor ]; then
+		[ -x "$place/bin/runsc" ] || command -v runsc >/dev/null || skip "no runsc on this machine: scripts/runtime.sh runsc"
+	else
+		[ -x "$place/criu/criu" ] || skip "no CRIU in $place: scripts/runtime.sh criu"
+	fi
+}
+
 # The line in the test file itself, not the one in a helper.
 caller_line() {
 	local i

@@ -129,13 +129,13 @@ tortures() {
 
 #@ root timeout=200 waits
 test_kill_9_in_the_middle_loses_nothing() {
-	needs_memory
+	can_save
 	tortures 1
 }
 
 #@ root timeout=1800 soak
 test_kill_9_in_the_middle_many_times() {
-	needs_memory
+	can_save
 	tortures 15
 }
 
@@ -143,7 +143,7 @@ test_kill_9_in_the_middle_many_times() {
 #@ root timeout=90
 test_a_paused_box_survives_without_any_process() {
 	local b k
-	needs_memory
+	can_save
 	b=$(carrier --name put-away)
 	carry "$b" counter files unix heap=8
 	tell "$b" step
@@ -187,7 +187,7 @@ OBEDIENT='echo ready; while read w; do case $w in /*) $w >/root/attack.out 2>&1;
 #@ root timeout=200
 test_the_wall_stands_after_rollback_and_in_forks() {
 	local b c f before answers
-	needs_memory
+	can_save
 	b=$(carrier --mount "$ATTACKS:/attacks:ro")
 	carry "$b" "$OBEDIENT"
 	before=$(rights "$b")
@@ -211,7 +211,7 @@ test_the_wall_stands_after_rollback_and_in_forks() {
 #@ root timeout=90
 test_limits_hold_for_what_was_brought_back() {
 	local b f
-	needs_memory
+	can_save
 	b=$(carrier --memory 192m --pids 60)
 	carry "$b" counter 'echo ready; while read w; do case $w in eat) head -c 400m /dev/zero | tail -c 399m >/dev/null && echo FAIL: ate || echo ok;; spawn) n=0; while [ $n -lt 200 ]; do sleep 20 2>/dev/null & n=$((n+1)); done; echo ok $(ls -d /proc/[0-9]* | wc -l);; *) echo ok 0;; esac; done #/'
 	den pause --disk "$b" >/dev/null
@@ -230,7 +230,7 @@ test_limits_hold_for_what_was_brought_back() {
 #@ root timeout=900 soak
 test_a_heap_of_500_megabytes_is_carried() {
 	local b c f
-	needs_memory
+	can_save
 	b=$(carrier --memory 2g)
 	carry "$b" heap=500 clock counter
 	tell "$b" step
@@ -251,7 +251,7 @@ test_a_heap_of_500_megabytes_is_carried() {
 #@ root timeout=120
 test_a_heap_of_100_megabytes_is_carried() {
 	local b f
-	needs_memory
+	can_save
 	b=$(carrier --memory 1g)
 	carry "$b" heap=100
 	tell "$b" step

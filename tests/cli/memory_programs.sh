@@ -22,7 +22,7 @@ live() {
 #@ root timeout=150
 test_every_program_survives_a_checkpoint_and_comes_back_by_rollback() {
 	local b c
-	needs_memory
+	can_save
 	b=$(carrier)
 	carry "$b" $(every)
 	tell "$b" step
@@ -40,7 +40,7 @@ test_every_program_survives_a_checkpoint_and_comes_back_by_rollback() {
 #@ root timeout=150
 test_every_program_survives_a_pause_on_disk() {
 	local b i
-	needs_memory
+	can_save
 	b=$(carrier)
 	carry "$b" $(every)
 	tell "$b" step
@@ -60,7 +60,7 @@ test_every_program_survives_a_pause_on_disk() {
 #@ root timeout=150
 test_every_program_runs_on_in_forks() {
 	local b f g
-	needs_memory
+	can_save
 	b=$(carrier)
 	carry "$b" $(every)
 	tell "$b" step
@@ -81,7 +81,7 @@ test_every_program_runs_on_in_forks() {
 #@ root timeout=150
 test_interpreters_servers_and_git_are_carried_through_each_way() {
 	local b c f
-	needs_memory
+	can_save
 	b=$(carrier)
 	live "$b" counter
 	tell "$b" step
@@ -144,7 +144,7 @@ use_windows() {
 #@ root timeout=120
 test_an_editor_and_interpreters_in_a_terminal_go_on() {
 	local b c f
-	needs_memory
+	can_save
 	b=$(carrier)
 	for c in tmux vim node; do
 		den exec "$b" -- sh -c "command -v $c" >/dev/null || skip "there is no $c here"
@@ -166,7 +166,7 @@ test_an_editor_and_interpreters_in_a_terminal_go_on() {
 #@ root timeout=150 waits
 test_ten_generations_of_restore_of_restore() {
 	local b c i
-	needs_memory
+	can_save
 	b=$(carrier)
 	carry "$b" counter files pipe tcp threads timers children
 	for i in $(seq 10); do
@@ -183,7 +183,7 @@ test_ten_generations_of_restore_of_restore() {
 #@ root timeout=120
 test_forks_of_forks_of_forks() {
 	local b f i
-	needs_memory
+	can_save
 	b=$(carrier)
 	carry "$b" counter fifo unix udp locks shm clock
 	f=$b
@@ -198,7 +198,7 @@ test_forks_of_forks_of_forks() {
 #@ root timeout=120
 test_ten_forks_at_once() {
 	local b f n=0
-	needs_memory
+	can_save
 	b=$(carrier)
 	carry "$b" counter heap=16 transfer unix
 	tell "$b" step
@@ -218,7 +218,7 @@ test_ten_forks_at_once() {
 #@ root alone timeout=120
 test_the_original_stands_still_for_a_moment_only() {
 	local b i n worst=0
-	needs_memory
+	can_save
 	b=$(carrier)
 	carry "$b" clock heap=100
 	gap "$b" >/dev/null
@@ -236,7 +236,7 @@ test_the_original_stands_still_for_a_moment_only() {
 #@ root timeout=120
 test_streams_go_on_through_checkpoint_fork_and_pause() {
 	local b p f
-	needs_memory
+	can_save
 	b=$(carrier)
 	"$DEN" exec "$b" -- sh -c 'i=0; while [ $i -lt 500 ]; do echo $i; i=$((i + 1)); sleep 0.01; done; exit 9' >numbers 2>e1 &
 	p=$!
@@ -269,7 +269,7 @@ test_streams_go_on_through_checkpoint_fork_and_pause() {
 #@ root timeout=60
 test_clocks_do_not_jump_by_a_pause() {
 	local b n
-	needs_memory
+	can_save
 	b=$(carrier)
 	carry "$b" clock timers sleep
 	gap "$b" >/dev/null
@@ -287,7 +287,7 @@ test_clocks_do_not_jump_by_a_pause() {
 #@ root timeout=90
 test_two_copies_do_not_meet() {
 	local b f
-	needs_memory
+	can_save
 	b=$(carrier)
 	den exec --detach "$b" -- python3 -c '
 import http.server, socket
@@ -332,7 +332,7 @@ refused_or_carried() {
 #@ root timeout=150
 test_what_cannot_be_carried_is_refused_with_the_reason() {
 	local b s
-	needs_memory
+	can_save
 	for s in $(apart) unix=said pty=sh; do
 		b=$(carrier)
 		carry "$b" "$s"

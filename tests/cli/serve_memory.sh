@@ -1,17 +1,6 @@
 # Boxes with their programs on disk, through the server: E2B's SDK (tests/serve/e2b_memory.mjs), /v1, the page.
 source "$TESTS/serve/kit.sh"
 
-# Where the host cannot save programs, it says so, and that is why a test is skipped.
-can_save() {
-	local b
-	b=$(den create --history manual)
-	if ! den checkpoint --full "$b" >/dev/null 2>"$TMP/why"; then
-		den rm -f "$b"
-		skip "programs cannot be saved here: $(head -n 1 "$TMP/why")"
-	fi
-	den rm -f "$b"
-}
-
 part() {
 	can_save
 	base_template

@@ -312,6 +312,20 @@ static int notified(struct criu *c, const struct buf *answer, criu_step step, vo
 	return r;
 }
 
+void criu_options(struct buf *b)
+{
+	pb_put_u64(b, CRIU_OPT_IMAGES_FD, (uint64_t)-1);
+	pb_put_str(b, CRIU_OPT_IMAGES, "/proc/self/fd/5");
+	pb_put_u64(b, CRIU_OPT_LOG_LEVEL, getenv("DEN_CRIU_DEBUG") ? 4 : 1);
+	pb_put_u64(b, CRIU_OPT_TO_STDERR, 1);
+	pb_put_u64(b, CRIU_OPT_NOTIFY, 1);
+	pb_put_u64(b, CRIU_OPT_TCP, 1);
+	pb_put_u64(b, CRIU_OPT_FILE_LOCKS, 1);
+	pb_put_u64(b, CRIU_OPT_NO_RWX_CHECK, 1);
+	pb_put_u64(b, CRIU_OPT_CGROUPS, CRIU_CGROUPS_IGNORE);
+	pb_put_u64(b, CRIU_OPT_NETWORK_LOCK, CRIU_LOCK_SKIP);
+}
+
 int criu_call(struct criu *c, enum criu_req type, const struct buf *opts, criu_step step, void *user,
 	struct buf *answer, struct den_err *err)
 {

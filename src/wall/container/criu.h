@@ -78,6 +78,8 @@ int criu_version(char out[static 24], struct den_err *err);
 int criu_kdat(const struct plan *p, bool inside, struct den_err *err);
 
 int criu_start(const struct criu_start *s, struct criu *ret, struct den_err *err);
+/* What saving and loading have in common. */
+void criu_options(struct buf *b);
 /* One request. opts: encoded criu_opts, NULL: none. */
 int criu_call(struct criu *c, enum criu_req type, const struct buf *opts, criu_step step, void *user,
 	struct buf *answer, struct den_err *err);

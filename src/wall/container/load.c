@@ -289,17 +289,8 @@ static void load_options(struct buf *b, const struct load *d)
 
 	pb_put_str(&inherit, 1, d->notes.init_key);
 	pb_put_u64(&inherit, 2, CRIU_FD_INIT);
-	pb_put_u64(b, CRIU_OPT_IMAGES_FD, (uint64_t)-1);
-	pb_put_str(b, CRIU_OPT_IMAGES, "/proc/self/fd/5");
-	pb_put_u64(b, CRIU_OPT_LOG_LEVEL, getenv("DEN_CRIU_DEBUG") ? 4 : 1);
-	pb_put_u64(b, CRIU_OPT_TO_STDERR, 1);
-	pb_put_u64(b, CRIU_OPT_NOTIFY, 1);
+	criu_options(b);
 	pb_put_u64(b, CRIU_OPT_SIBLING, 1);
-	pb_put_u64(b, CRIU_OPT_TCP, 1);
-	pb_put_u64(b, CRIU_OPT_FILE_LOCKS, 1);
-	pb_put_u64(b, CRIU_OPT_NO_RWX_CHECK, 1);
-	pb_put_u64(b, CRIU_OPT_CGROUPS, CRIU_CGROUPS_IGNORE);
-	pb_put_u64(b, CRIU_OPT_NETWORK_LOCK, CRIU_LOCK_SKIP);
 	pb_put_bytes(b, CRIU_OPT_INHERIT, inherit.p, inherit.len);
 }
 

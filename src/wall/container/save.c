@@ -202,21 +202,12 @@ static int has_ipc(const struct wall_box *b, bool *ret, int *ret_ns, struct den_
 
 static void save_options(struct buf *b, const char *init)
 {
-	pb_put_u64(b, CRIU_OPT_IMAGES_FD, (uint64_t)-1);
-	pb_put_str(b, CRIU_OPT_IMAGES, "/proc/self/fd/5");
+	criu_options(b);
 	pb_put_u64(b, CRIU_OPT_PID, 1);
 	pb_put_u64(b, CRIU_OPT_LEAVE_RUNNING, 1);
-	pb_put_u64(b, CRIU_OPT_LOG_LEVEL, getenv("DEN_CRIU_DEBUG") ? 4 : 1);
-	pb_put_u64(b, CRIU_OPT_TO_STDERR, 1);
-	pb_put_u64(b, CRIU_OPT_NOTIFY, 1);
-	pb_put_u64(b, CRIU_OPT_TCP, 1);
-	pb_put_u64(b, CRIU_OPT_FILE_LOCKS, 1);
 	pb_put_u64(b, CRIU_OPT_LINK_REMAP, 1);
 	pb_put_u64(b, CRIU_OPT_FORCE_IRMAP, 1);
-	pb_put_u64(b, CRIU_OPT_NO_RWX_CHECK, 1);
 	pb_put_u64(b, CRIU_OPT_GHOST_LIMIT, GHOST_MAX);
-	pb_put_u64(b, CRIU_OPT_CGROUPS, CRIU_CGROUPS_IGNORE);
-	pb_put_u64(b, CRIU_OPT_NETWORK_LOCK, CRIU_LOCK_SKIP);
 	pb_put_str(b, CRIU_OPT_EXTERNAL, init);
 }
 
