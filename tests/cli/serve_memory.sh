@@ -33,7 +33,7 @@ test_snapshot_of_a_sandbox_has_its_programs() {
 test_v1_keeps_programs_on_disk() {
 	can_save
 	serve_start
-	SERVER_PID=$(server_pid) /usr/bin/python3 "$TESTS/serve/v1.py" pause_to_disk full_checkpoints_and_forks idle_goes_to_disk baked_templates
+	CAN_SAVE=1 SERVER_PID=$(server_pid) /usr/bin/python3 "$TESTS/serve/v1.py" pause_to_disk full_checkpoints_and_forks idle_goes_to_disk baked_templates
 }
 
 #@ root timeout=180
