@@ -107,8 +107,10 @@ void box_down(struct keeper *k, const char *reason)
 static int stop_on_disk(struct keeper *k, struct den_err *err)
 {
 	struct box_info *i = &k->row.info;
-	struct box_info was = *i;
+	struct box_info was;
 
+	(void)memory_settle(k, err); /* else what ran for a moment has written what it wrote */
+	was = *i;
 	i->on_disk = ON_DISK_NOT;
 	i->state = BOX_STOPPED;
 	i->stopped_ms = clock_wall_ms();

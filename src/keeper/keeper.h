@@ -270,8 +270,10 @@ int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, str
 int box_hibernate(struct keeper *k, struct den_err *err);
 int box_wake(struct keeper *k, struct den_err *err); /* from disk, or where it is hibernated */
 bool wake_needed(const struct keeper *k, const struct wire_frame *f);
-bool memory_half(const struct keeper *k); /* a keeper died while it brought the programs back */
-int memory_undo(struct keeper *k, struct den_err *err);
+bool memory_half(const struct keeper *k); /* programs were being brought back, and the row does not say that they are */
+int memory_undo(struct keeper *k, struct den_err *err); /* after a keeper died in the middle of that */
+int memory_settle(struct keeper *k, struct den_err *err); /* nothing runs: the files are the checkpoint's again */
+void memory_loaded(struct keeper *k); /* it is as its row says */
 
 /* bake.c: templates with programs */
 bool bake_find(struct store *s, const char *name, struct box_id *ret);

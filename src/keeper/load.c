@@ -1,9 +1,10 @@
 /*
  * Programs come back from disk.
  *
- * Loading: `loading` is in the box's directory from before the first process is there until the wall says that all
- * are. Who finds it takes what is there apart, and the files back to the checkpoint: the programs may have run for
- * a moment. The row says on_disk until init was met.
+ * Loading: `loading` is in the box's directory from before the first process is there until the row says that it
+ * runs. Who finds it beside a row that says on disk takes what is there apart, and the files back to the checkpoint:
+ * the programs may have run for a moment. So does who could not go through with it; where even that fails, the mark
+ * stays, and the next one who wants the programs does it first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,22 +16,25 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "fault.h"
 #include "fd.h"
 #include "gate.h"
 #include "memory.h"
 #include "place.h"
+#include "saved_manifest.h"
 #include "strv.h"
 
 #define LOADING "loading"
 #define HOOK "etc/den/restored"
 
-static int mark_loading(struct keeper *k, bool on, struct den_err *err)
+static int mark_loading(struct keeper *k, struct den_err *err)
 {
-	if (!on) {
-		unlinkat(k->boxfd, LOADING, 0);
-		return 0;
-	}
 	return file_replace_at(k->boxfd, LOADING, "", 0, 0600, err);
+}
+
+void memory_loaded(struct keeper *k)
+{
+	unlinkat(k->boxfd, LOADING, 0);
 }
 
 /* Counts up each time: whoever keeps random numbers or names of its own in memory can look. */
@@ -52,15 +56,17 @@ static int load_images(struct keeper *k, const struct saved *v, int *wake, struc
 
 	if (plan_make(k, &plan, err) < 0 || (dir = memory_dir(v->dirfd, err)) < 0 ||
 		write_generation(k, err) < 0 || wake_listen(k, wake, err) < 0 ||
-		mark_loading(k, true, err) < 0)
+		place_listen(k->boxfd, PLACE_INIT_SOCK, &plan.p.listen_fd, err) < 0)
 		return -1;
-	if (place_listen(k->boxfd, PLACE_INIT_SOCK, &plan.p.listen_fd, err) < 0)
+	store_proc_clear(k->boxfd);
+	if (mark_loading(k, err) < 0)
 		return -1;
-	r = k->ops->load(&plan.p, dir, &k->wall, err);
+	r = fault("load", err) < 0 ? -1 : k->ops->load(&plan.p, dir, &k->wall, err);
 	fd_close(&plan.p.listen_fd);
+	if (!k->row_written || (r < 0 && !store_proc_was(k->boxfd)))
+		memory_loaded(k); /* without a row it is gone if this fails; and what never ran changed nothing */
 	if (r < 0)
 		store_proc_clear(k->boxfd);
-	(void)mark_loading(k, false, err);
 	return r;
 }
 
@@ -100,7 +106,24 @@ static void run_hook(struct keeper *k)
 	exec_spec_free(&s);
 }
 
-/* Its programs come back; k->row says what box it is. On failure nothing runs. */
+/* What was loaded ends, or was about to: what becomes of the box is the caller's. */
+static void load_down(struct keeper *k)
+{
+	k->keep_waiting = true;
+	box_down(k, NULL);
+	k->keep_waiting = false;
+}
+
+/* After a loss of power its files need not be what they were when it was paused, but those of the checkpoint are. */
+static int files_of_boot(struct keeper *k, const struct saved *v, uint64_t number, struct den_err *err)
+{
+	char boot[37];
+
+	saved_boot(boot);
+	return boot[0] && !strcmp(boot, v->boot) ? 0 : box_restore_files(k, number, err);
+}
+
+/* Its programs come back; k->row says what box it is. On failure nothing runs, and memory_settle() is due. */
 int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err)
 {
 	auto_saved v = SAVED_NONE;
@@ -117,6 +140,8 @@ int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, stru
 	saved_about_free(&now);
 	if (r < 0)
 		return -1;
+	if (k->row_written && files_of_boot(k, &v, number, err) < 0)
+		return -1;
 	if (v.bytes > MEMORY_TELL_BYTES)
 		tell_progress("bringing the box's programs back", k);
 	k->row.info.restores++;
@@ -128,13 +153,9 @@ int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, stru
 	k->row.info.state = BOX_RUNNING;
 	k->row.info.on_disk = ON_DISK_NOT;
 	set_detail(k);
-	if (watch_init(k, err) < 0 || init_wake(k, &wake, true, err) < 0 || gate_up(k, err) < 0) {
-		struct den_err why = *err;
-
-		k->keep_waiting = true; /* what becomes of it is the caller's */
-		box_down(k, NULL);
-		k->keep_waiting = false;
-		*err = why;
+	if (watch_init(k, err) < 0 || fault("loaded", err) < 0 || init_wake(k, &wake, true, err) < 0 ||
+		fault("met", err) < 0 || gate_up(k, err) < 0 || fault("gate", err) < 0) {
+		load_down(k);
 		return -1;
 	}
 	run_hook(k);
@@ -160,29 +181,68 @@ static void start_again(struct keeper *k)
 
 static int wake_files(struct keeper *k, struct den_err *err)
 {
+	int r;
+
 	k->row.info.on_disk = ON_DISK_NOT;
 	k->row.info.state = BOX_STOPPED;
-	if (box_up(k, err) < 0) {
-		k->row.info.on_disk = ON_DISK_FILES;
-		k->row.info.state = BOX_PAUSED;
+	k->keep_waiting = true; /* if it fails, nothing of that is to be written */
+	r = box_up(k, err);
+	k->keep_waiting = false;
+	if (r == 0)
+		start_again(k);
+	return r;
+}
+
+/* The row of a box that runs; that is the moment it happens. */
+static int wake_row(struct keeper *k, const struct box_info *was, struct den_err *err)
+{
+	struct box_info *i = &k->row.info;
+
+	i->stopped_ms = 0;
+	free(i->reason);
+	i->reason = NULL;
+	if (was->on_disk == ON_DISK_FULL) /* the time that it may run is not the time that it was away */
+		i->started_ms = was->started_ms + MAX(clock_wall_ms() - was->stopped_ms, 0);
+	if (fault("row", err) < 0 || box_save(k, err) < 0)
 		return -1;
-	}
-	start_again(k);
+	(void)fault("saved", err);
+	memory_loaded(k);
 	return 0;
+}
+
+/* It did not come back, and is what it was before, on disk. */
+static void wake_undo(struct keeper *k, const struct box_info *was)
+{
+	struct box_info *i = &k->row.info;
+	struct den_err ignored;
+
+	load_down(k);
+	free(i->reason);
+	i->reason = was->reason;
+	i->state = BOX_PAUSED;
+	i->on_disk = was->on_disk;
+	i->stopped_ms = was->stopped_ms;
+	i->started_ms = was->started_ms;
+	(void)memory_settle(k, &ignored); /* else the next one does */
 }
 
 int box_wake(struct keeper *k, struct den_err *err)
 {
-	struct box_info *i = &k->row.info;
-	int64_t stopped = i->stopped_ms, started = i->started_ms;
+	struct box_info *i = &k->row.info, was;
 	uint64_t how = i->on_disk;
-	int r;
+	int r = memory_settle(k, err);
 
-	r = how == ON_DISK_FULL ? memory_load(k, &k->id, i->images, err) : wake_files(k, err);
+	was = *i;
+	was.reason = i->reason ? mem_strdup(i->reason) : NULL;
+	if (r == 0)
+		r = how == ON_DISK_FULL ? memory_load(k, &k->id, i->images, err) : wake_files(k, err);
+	if (r == 0)
+		r = wake_row(k, &was, err);
 	if (r < 0) {
-		i->state = BOX_PAUSED;
-		i->on_disk = how;
-		i->stopped_ms = stopped;
+		struct den_err why = *err;
+
+		wake_undo(k, &was);
+		*err = why;
 		if (err->code == DEN_CONFLICT) /* that would mean that it runs */
 			err->code = DEN_INTERNAL;
 		return den_wrap(err,
@@ -190,15 +250,7 @@ int box_wake(struct keeper *k, struct den_err *err)
 				? "resume ('den rollback --disk' starts it without its programs)"
 				: "resume");
 	}
-	i->stopped_ms = 0;
-	free(i->reason);
-	i->reason = NULL;
-	if (how == ON_DISK_FULL) /* the time that it may run is not the time that it was away */
-		i->started_ms = started + MAX(clock_wall_ms() - stopped, 0);
-	if (box_save(k, err) < 0) {
-		box_down(k, NULL);
-		return -1;
-	}
+	free(was.reason);
 	k->print_due = k->row.work;
 	box_settle_later(k);
 	feed_state(k, "box.resumed");
@@ -272,15 +324,25 @@ int box_hibernate(struct keeper *k, struct den_err *err)
 
 bool memory_half(const struct keeper *k)
 {
-	return faccessat(k->boxfd, LOADING, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+	return (!k->row_written || k->row.info.on_disk == ON_DISK_FULL) &&
+	       faccessat(k->boxfd, LOADING, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+int memory_settle(struct keeper *k, struct den_err *err)
+{
+	if (!k->row_written || !memory_half(k))
+		return 0;
+	if (fault("settle", err) < 0 || box_restore_files(k, k->row.info.images, err) < 0)
+		return den_wrap(err, "take back a resume that was interrupted");
+	return 0;
 }
 
 /* Some of its processes may be there, and may have run for a moment: they go, and so does what they wrote. */
 int memory_undo(struct keeper *k, struct den_err *err)
 {
 	struct plan p = { .id = &k->id, .tag = k->store->tag, .spec = &k->row.info.spec };
-	struct box_info *i = &k->row.info;
 	struct box_proc proc;
+	struct den_err ignored;
 	int pidfd = -1;
 
 	if (!store_proc_get(k->boxfd, &proc, &pidfd))
@@ -290,7 +352,7 @@ int memory_undo(struct keeper *k, struct den_err *err)
 	k->ops->stop(&k->wall, false);
 	k->ops->clean(&k->wall);
 	store_proc_clear(k->boxfd);
-	if (i->on_disk == ON_DISK_FULL && k->row.work && box_restore_files(k, i->images, err) < 0)
-		return den_wrap(err, "take back a resume that was interrupted");
-	return mark_loading(k, false, err);
+	/* where there is no room for that, it must still be possible to delete the box: the mark stays */
+	(void)memory_settle(k, &ignored);
+	return 0;
 }

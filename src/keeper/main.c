@@ -441,7 +441,7 @@ static void accept_cb(struct loop_source *s, uint32_t events)
 /* Whoever started us may have anything: start from nothing. */
 static int clean_process(void)
 {
-	bool test = getenv("DEN_TEST");
+	auto_free char *test = getenv("DEN_TEST") ? mem_strdup(getenv("DEN_TEST")) : NULL;
 	auto_free char *runtime = getenv("DEN_RUNTIME") ? mem_strdup(getenv("DEN_RUNTIME")) : NULL;
 	sigset_t none;
 	int null;
@@ -457,7 +457,7 @@ static int clean_process(void)
 	clearenv();
 	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	if (test)
-		setenv("DEN_TEST", "1", 1);
+		setenv("DEN_TEST", test, 1);
 	if (runtime)
 		setenv("DEN_RUNTIME", runtime, 1);
 	if (chdir("/") < 0)

@@ -132,6 +132,20 @@ static int finish_merge(struct keeper *k, struct den_err *err)
 		den_wrap(err, "undo a merge that was interrupted") : 0;
 }
 
+static int take_over(struct keeper *k, struct den_err *err)
+{
+	if (!memory_half(k)) {
+		memory_loaded(k);
+		return adopt(k, err);
+	}
+	if (memory_undo(k, err) < 0)
+		return -1;
+	if (k->row_written)
+		return 0;
+	(void)box_delete(k, err); /* a fork that was not acknowledged */
+	return den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; it was being made", k->id.s);
+}
+
 int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 {
 	k->id = *id;
@@ -155,7 +169,7 @@ int box_open(struct keeper *k, const struct box_id *id, struct den_err *err)
 		(void)box_delete(k, err);
 		return den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; it was being deleted", id->s);
 	}
-	if (memory_half(k) ? memory_undo(k, err) < 0 : adopt(k, err) < 0)
+	if (take_over(k, err) < 0)
 		return -1;
 	if (k->row.work && home_pool(k, err) == 0 && home_make_base(k, err) == 0)
 		box_sweep_later(k);

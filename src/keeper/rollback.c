@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "fault.h"
 #include "fd.h"
 #include "history.h"
 #include "keeper.h"
@@ -106,6 +107,8 @@ static int switch_to(struct keeper *k, uint64_t number, enum after after, struct
 		(void)home_discard(k, to, &ignored);
 		return -1;
 	}
+	(void)fault("restored", &ignored);
+	memory_loaded(k); /* whatever ran for a moment did not write to this */
 	home_close(k);
 	k->print_known = false;
 	/* what it wrote to before is taken apart when the box runs again and whoever waits has been told */

@@ -161,13 +161,12 @@ int keeper_spawn(
 	char *argv[] = { (char *)"den", (char *)"__keeper", d->state, id ? (char *)id->s : NULL,
 		NULL };
 	char *env[] = { (char *)"PATH=/usr/sbin:/usr/bin:/sbin:/bin", NULL, NULL, NULL };
-	auto_free char *runtime = NULL;
-	static char test[] = "DEN_TEST=1";
+	auto_free char *runtime = NULL, *test = NULL;
 	struct start s = { d->exe, argv, env, -1, 0, d->own_keepers };
 	int sv[2];
 	pid_t pid;
 
-	if (getenv("DEN_TEST"))
+	if (getenv("DEN_TEST") && asprintf(&test, "DEN_TEST=%s", getenv("DEN_TEST")) > 0)
 		env[1] = test;
 	if (getenv("DEN_RUNTIME") && asprintf(&runtime, "DEN_RUNTIME=%s", getenv("DEN_RUNTIME")) > 0)
 		env[env[1] ? 2 : 1] = runtime;

@@ -370,6 +370,11 @@ int store_proc_get(int boxfd, struct box_proc *ret, int *ret_pidfd)
 	return 1;
 }
 
+bool store_proc_was(int boxfd)
+{
+	return faccessat(boxfd, "init", F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
 void store_proc_clear(int boxfd)
 {
 	unlinkat(boxfd, "init", 0);

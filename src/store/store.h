@@ -95,6 +95,7 @@ struct box_proc {
 int store_proc_put(int boxfd, const struct box_proc *p, struct den_err *err);
 /* 1: alive, *ret and *ret_pidfd set; 0: none. */
 int store_proc_get(int boxfd, struct box_proc *ret, int *ret_pidfd);
+bool store_proc_was(int boxfd); /* noted, and not cleared; it need not be there any more */
 void store_proc_clear(int boxfd);
 int proc_start_time(pid_t pid, uint64_t *ret);
 

@@ -1,0 +1,183 @@
+# Programs that were brought back, and then it could not be gone through with: files and memory stay of one instant.
+# See src/keeper/fault.c for the faults.
+
+source "$TESTS/kit_memory.sh"
+
+# Behind gVisor a box with a network cannot be saved.
+network() {
+	[ "${DEN_WALL:-container}" = gvisor ] || echo --net policy --allow example.com
+}
+
+# A program that has in memory what its file says, and notes when it finds another thing there.
+careful() {
+	den exec --detach "$1" -- sh -c 'i=0; echo 0 >/count; while :; do
+		read c </count; [ "$c" = $i ] || echo "$c in the file, $i in memory" >>/torn
+		i=$((i+1)); echo $i >/count; sleep 0.02; done' >/dev/null
+	soon 5 den exec "$1" -- test -s /count
+}
+
+# whole BOX WHAT: it counts on, and never found anything else than it had written
+whole() {
+	local a
+	a=$(den exec "$1" -- cat /count)
+	soon 5 counted "$1" "${a:-0}" || fail "$2: it does not count on"
+	try den exec "$1" -- cat /torn
+	[ "$rc" != 0 ] || fail "$2: $out"
+}
+
+counted() {
+	local b
+	b=$(den exec "$1" -- cat /count)
+	[ "${b:-0}" -gt "$2" ]
+}
+
+# with FAULT CMD...: by a keeper of its own, which is gone afterwards
+with() {
+	local f=$1 b=$2
+	shift 2
+	drop_keeper "$b"
+	try env DEN_TEST="$f" timeout "${patience:-60}" "$DEN" "$@"
+	drop_keeper "$b"
+}
+
+# Nobody keeps it: so whoever comes next is started anew.
+drop_keeper() {
+	local pid
+	pid=$(keeper_of "$1")
+	[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || :
+	soon 5 unkept "$1" || fail "it is still kept"
+}
+
+keeper_of() {
+	awk -v i=":$(stat -c %i "$DEN_STATE/boxes/$1")" '$2 == "FLOCK" && $4 == "WRITE" && index($6, i) { print $5 }' /proc/locks
+}
+
+unkept() {
+	[ -z "$(keeper_of "$1")" ]
+}
+
+#@ root timeout=120
+test_a_resume_that_fails_half_way_leaves_files_and_memory_of_one_instant() {
+	local b at
+	can_save
+	b=$(box $(network))
+	careful "$b"
+	for at in load loaded met gate row; do
+		timeout 60 "$DEN" pause --disk "$b" >/dev/null
+		with "wait:$at,fail:$at" "$b" resume "$b"
+		[ "$rc" != 0 ] || fail "$at: it went well"
+		want_err_has "fault '$at'"
+		is "$at: state" "$(state_of "$b")" paused
+		is "$at: on disk" "$(field "$b" on_disk)" True
+		is "$at: processes" "$(field "$b" init_pid)" 0
+		whole "$b" "failed at $at"
+	done
+}
+
+# The same, and there is no going back at once either: whoever wants the programs next does it first.
+#@ root timeout=120
+test_what_could_not_be_taken_back_is_taken_back_before_the_next_resume() {
+	local b
+	can_save
+	b=$(box)
+	careful "$b"
+	timeout 60 "$DEN" pause --disk "$b" >/dev/null
+	with "wait:row,fail:row,fail:settle" "$b" resume "$b"
+	want_err_has "fault 'row'"
+	[ -e "$DEN_STATE/boxes/$b/loading" ] || fail "nothing says that it is half done"
+	with "fail:settle" "$b" resume "$b"
+	want_err_has "fault 'settle'"
+	is "on disk" "$(field "$b" on_disk)" True
+	whole "$b" "taken back later"
+	[ ! -e "$DEN_STATE/boxes/$b/loading" ] || fail "the mark is still there"
+	# who does not want the programs may do as he likes
+	timeout 60 "$DEN" pause --disk "$b" >/dev/null
+	with "wait:row,fail:row,fail:settle" "$b" resume "$b"
+	den rollback --disk "$b" head >/dev/null
+	[ ! -e "$DEN_STATE/boxes/$b/loading" ] || fail "the mark is still there after a rollback"
+	is "the file" "$(den exec "$b" -- sh -c 'test -s /count && echo there')" there
+	den rm --force "$b"
+}
+
+#@ root timeout=200
+test_a_keeper_killed_at_each_step_of_a_resume_leaves_one_instant() {
+	local b at patience
+	can_save
+	b=$(box $(network))
+	careful "$b"
+	for at in load loaded met gate row saved; do
+		timeout 60 "$DEN" pause --disk "$b" >/dev/null
+		with "wait:$at,kill:$at" "$b" resume "$b"
+		whole "$b" "killed at $at"
+		[ ! -e "$DEN_STATE/boxes/$b/loading" ] || fail "$at: the mark is still there"
+	done
+	# in the middle of taking it back; each keeper that comes after it dies of the same
+	patience=3
+	for at in settle restored; do
+		timeout 60 "$DEN" pause --disk "$b" >/dev/null
+		with "wait:met,fail:met,kill:$at" "$b" resume "$b"
+		whole "$b" "killed at $at"
+	done
+}
+
+#@ root timeout=120
+test_a_rollback_that_fails_half_way_can_be_gone_on_with() {
+	local b c at
+	can_save
+	b=$(box)
+	careful "$b"
+	c=$(full "$b")
+	for at in fail:met fail:row kill:restored kill:met kill:row; do
+		with "wait:${at#*:},$at" "$b" rollback "$b" "$c"
+		is_state "$b" paused || is_state "$b" running || fail "$at: it is $(state_of "$b")"
+		whole "$b" "$at"
+	done
+}
+
+#@ root timeout=120
+test_a_fork_that_fails_half_way_is_not_there() {
+	local b at
+	can_save
+	b=$(box)
+	careful "$b"
+	for at in fail:loaded fail:met fail:gate kill:loaded kill:met; do
+		try env DEN_TEST="wait:${at#*:},$at" timeout 60 "$DEN" fork --full "$b"
+		[ "$rc" != 0 ] || fail "$at: it went well"
+		soon 8 alone_here "$b" || fail "$at: $(boxes)"
+		whole "$b" "$at"
+	done
+}
+
+alone_here() {
+	touch -d '1 hour ago' "$DEN_STATE"/boxes/* # gc leaves alone what somebody may just be making
+	den gc >/dev/null
+	[ "$(boxes)" = "$1" ]
+}
+
+work_of() {
+	python3 -c 'import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute("SELECT work FROM boxes WHERE id = ?", sys.argv[2:]).fetchone()[0])' \
+		"$DEN_STATE/den.db" "$1"
+}
+
+# The host lost its power: what was written between the last sync and then need not be there, but the checkpoint is.
+#@ root
+test_after_a_start_of_the_host_files_come_from_the_checkpoint() {
+	local b dir work
+	can_save
+	b=$(box)
+	careful "$b"
+	timeout 60 "$DEN" pause --disk "$b" >/dev/null
+	drop_keeper "$b"
+	sleep 1 # it is sealed
+	dir=$(ls -d "$DEN_STATE/memory/$b"/[0-9]*)
+	python3 - "$dir/manifest" <<-'END'
+		import hashlib, re, sys
+		text = open(sys.argv[1]).read()
+		text = re.sub(r"(?m)^boot .*$", "boot 00000000-0000-0000-0000-000000000000", text[:text.rindex("\nend ") + 1])
+		open(sys.argv[1], "w").write(text + "end %s\n" % hashlib.sha256(text.encode()).hexdigest())
+	END
+	work=$(work_of "$b")
+	den resume "$b"
+	whole "$b" "after a start of the host"
+	is "its files" "$(work_of "$b")" $((work + 1))
+}
