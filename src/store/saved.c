@@ -8,23 +8,19 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fd.h"
 #include "mem.h"
-#include "parse.h"
 #include "saved_manifest.h"
+#include "saved_pages.h"
 
-#define REMOVE_TRIES 200
-#define REMOVE_NAP_NS 10000000L
-
-static void path_of(const struct box_id *id, const char *before, uint64_t n, char out[static 96])
+void saved_path(const struct box_id *id, const char *before, uint64_t n, char out[static 96])
 {
 	snprintf(out, 96, SAVED_DIR "/%s/%s%llu", id->s, before, (unsigned long long)n);
 }
 
-static int open_dir(int at, const char *path)
+int saved_open_dir(int at, const char *path)
 {
 	return openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
@@ -32,6 +28,7 @@ static int open_dir(int at, const char *path)
 void saved_close(struct saved *v)
 {
 	struct den_err ignored;
+	struct saved was = *v;
 
 	if (v->unpacked)
 		(void)tree_remove_at(v->s->fd, v->unpacked, &ignored);
@@ -43,6 +40,8 @@ void saved_close(struct saved *v)
 	fd_close(&v->dirfd);
 	fd_close(&v->lock); /* after what it guards */
 	*v = (struct saved)SAVED_NONE;
+	if (was.held) /* somebody may have removed it meanwhile */
+		saved_sweep_box(was.s, &was.id);
 }
 
 /* ---- making ---- */
@@ -53,14 +52,14 @@ int saved_begin(
 	char dir[64], path[96];
 
 	snprintf(dir, sizeof(dir), SAVED_DIR "/%s", id->s);
-	path_of(id, ".", n, path);
+	saved_path(id, ".", n, path);
 	if ((mkdirat(s->fd, SAVED_DIR, 0700) < 0 && errno != EEXIST) ||
 		(mkdirat(s->fd, dir, 0700) < 0 && errno != EEXIST))
 		return den_fail_sys(err, errno, "make '%s'", dir);
 	saved_abandon(s, id, n);
 	if (mkdirat(s->fd, path, 0700) < 0)
 		return den_fail_sys(err, errno, "make '%s'", path);
-	*ret_dirfd = open_dir(s->fd, path);
+	*ret_dirfd = saved_open_dir(s->fd, path);
 	return *ret_dirfd < 0 ? den_fail_sys(err, errno, "open '%s'", path) : 0;
 }
 
@@ -69,9 +68,9 @@ void saved_abandon(struct store *s, const struct box_id *id, uint64_t n)
 	struct den_err ignored;
 	char path[96];
 
-	path_of(id, ".", n, path);
+	saved_path(id, ".", n, path);
 	(void)tree_remove_at(s->fd, path, &ignored);
-	path_of(id, "", n, path); /* it has no row, or would not be made again */
+	saved_path(id, "", n, path); /* it has no row, or would not be made again */
 	(void)tree_remove_at(s->fd, path, &ignored);
 }
 
@@ -139,13 +138,6 @@ static int sync_parents(struct store *s, const struct box_id *id, struct den_err
 		       : sync_at(s->fd, ".", err);
 }
 
-static int write_manifest(const struct saved *v, int dirfd, struct den_err *err)
-{
-	return saved_manifest_write(dirfd, v, err) < 0 || sync_at(dirfd, SAVED_MANIFEST, err) < 0
-		       ? -1
-		       : sync_at(dirfd, ".", err);
-}
-
 static char *copy(const char *text)
 {
 	return text ? mem_strdup(text) : NULL;
@@ -167,9 +159,9 @@ int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd
 		.generation = about->generation };
 	saved_about_host(&v.about);
 	saved_boot(v.boot);
-	path_of(id, ".", n, making);
-	path_of(id, "", n, made);
-	if (add_files(&v, dirfd, err) < 0 || write_manifest(&v, dirfd, err) < 0)
+	saved_path(id, ".", n, making);
+	saved_path(id, "", n, made);
+	if (add_files(&v, dirfd, err) < 0 || saved_manifest_write(dirfd, &v, err) < 0)
 		return -1;
 	if (renameat(s->fd, making, s->fd, made) < 0)
 		return den_fail_sys(err, errno, "name '%s'", made);
@@ -181,15 +173,16 @@ int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd
 
 /* ---- reading ---- */
 
-static int open_locked(struct store *s, const struct box_id *id, uint64_t n, int how,
-	struct saved *v, struct den_err *err)
+int saved_open_locked(struct store *s, const struct box_id *id, uint64_t n, int how, struct saved *v,
+	struct den_err *err)
 {
 	struct stat here, there;
 	char path[96];
 
-	path_of(id, "", n, path);
+	saved_path(id, "", n, path);
 	v->s = s;
-	v->lock = open_dir(s->fd, path);
+	v->id = *id;
+	v->lock = saved_open_dir(s->fd, path);
 	if (v->lock < 0)
 		return den_fail(err, DEN_NOT_FOUND, 0,
 			"no programs were saved with checkpoint %llu of %s", (unsigned long long)n,
@@ -197,6 +190,7 @@ static int open_locked(struct store *s, const struct box_id *id, uint64_t n, int
 	if (how && flock(v->lock, how) < 0)
 		return den_fail(
 			err, DEN_CONFLICT, errno, "what was saved of the programs is in use");
+	v->held = how != 0;
 	if (fstat(v->lock, &here) < 0 || fstatat(s->fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 ||
 		here.st_ino != there.st_ino)
 		return den_fail(err, DEN_NOT_FOUND, 0, "checkpoint %llu of %s was just removed",
@@ -209,7 +203,7 @@ int saved_look(struct store *s, const struct box_id *id, uint64_t n, struct save
 {
 	struct saved v = SAVED_NONE;
 
-	if (open_locked(s, id, n, 0, &v, err) < 0) {
+	if (saved_open_locked(s, id, n, 0, &v, err) < 0) {
 		saved_close(&v);
 		return -1;
 	}
@@ -230,7 +224,7 @@ static bool is_same(const struct saved_file *f, const struct stat *st, bool same
 	       (uint64_t)st->st_size == f->size;
 }
 
-static int verify_plain(
+int saved_verify_plain(
 	const struct saved *v, const struct saved_file *f, bool same_boot, struct den_err *err)
 {
 	struct stat st;
@@ -260,27 +254,48 @@ static int unpack_file(const struct saved *v, const struct saved_file *f, struct
 	return 0;
 }
 
+/* All files that are in the recipe. */
+static int unpack_pages(const struct saved *v, struct den_err *err)
+{
+	auto_free const char **names = mem_zalloc((v->n_files + 1) * sizeof(*names));
+	auto_recipe r = { 0 };
+	uint32_t n = 0;
+
+	if (saved_recipe_read(v->lock, v->recipe, &r, err) < 0)
+		return -1;
+	for (size_t i = 0; i < v->n_files; i++)
+		if (v->files[i].how == SAVED_PAGES) {
+			if (n == r.n_files || r.files[n].size != v->files[i].size)
+				return damaged(&v->files[i], err);
+			names[n++] = v->files[i].name;
+		}
+	if (n != r.n_files)
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"what was saved of the programs is damaged: its list of pages");
+	return saved_pages_read(v->lock, &r, names, v->dirfd, err);
+}
+
 /* Beside those that are not packed, which are linked there. */
-static int unpack(struct saved *v, const struct box_id *id, uint64_t n, struct den_err *err)
+static int unpack(struct saved *v, uint64_t n, struct den_err *err)
 {
 	char path[96];
 
-	snprintf(path, sizeof(path), SAVED_DIR "/%s/.%llu.%d", id->s, (unsigned long long)n,
+	snprintf(path, sizeof(path), SAVED_DIR "/%s/.%llu.%d", v->id.s, (unsigned long long)n,
 		(int)getpid());
 	(void)tree_remove_at(v->s->fd, path, err);
 	if (mkdirat(v->s->fd, path, 0700) < 0)
 		return den_fail_sys(err, errno, "make '%s'", path);
 	v->unpacked = mem_strdup(path);
-	v->dirfd = open_dir(v->s->fd, path);
+	v->dirfd = saved_open_dir(v->s->fd, path);
 	for (size_t i = 0; i < v->n_files; i++) {
 		struct saved_file *f = &v->files[i];
 
-		if (f->packed && unpack_file(v, f, err) < 0)
+		if (f->how == SAVED_WHOLE && unpack_file(v, f, err) < 0)
 			return -1;
-		if (!f->packed && linkat(v->lock, f->name, v->dirfd, f->name, 0) < 0)
+		if (f->how == SAVED_PLAIN && linkat(v->lock, f->name, v->dirfd, f->name, 0) < 0)
 			return den_fail_sys(err, errno, "link '%.60s'", f->name);
 	}
-	return 0;
+	return v->recipe[0] ? unpack_pages(v, err) : 0;
 }
 
 int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct saved *ret,
@@ -291,16 +306,16 @@ int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct save
 	char boot[37];
 	int r;
 
-	r = open_locked(s, id, n, LOCK_SH, &v, err);
+	r = saved_open_locked(s, id, n, LOCK_SH, &v, err);
 	saved_boot(boot);
 	same_boot = boot[0] && !strcmp(boot, v.boot);
 	for (size_t i = 0; r == 0 && i < v.n_files; i++) {
-		packed |= v.files[i].packed;
-		if (!v.files[i].packed)
-			r = verify_plain(&v, &v.files[i], same_boot, err);
+		packed |= v.files[i].how != SAVED_PLAIN;
+		if (v.files[i].how == SAVED_PLAIN)
+			r = saved_verify_plain(&v, &v.files[i], same_boot, err);
 	}
 	if (r == 0 && packed)
-		r = unpack(&v, id, n, err);
+		r = unpack(&v, n, err);
 	else if (r == 0)
 		v.dirfd = fcntl(v.lock, F_DUPFD_CLOEXEC, 3);
 	if (r < 0) {
@@ -311,45 +326,27 @@ int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct save
 	return 0;
 }
 
-/* ---- afterwards ---- */
+/* ---- the same for another box ---- */
 
-static void drop_unnamed(const struct saved *v)
+static int link_one(int from, int to, const char *name, struct den_err *err)
 {
-	for (size_t i = 0; i < v->n_files; i++) {
-		char name[300];
-
-		snprintf(name, sizeof(name), "%s%s", v->files[i].name,
-			v->files[i].packed ? "" : ".zst");
-		unlinkat(v->lock, name, 0);
-	}
+	return linkat(from, name, to, name, 0) < 0 ? den_fail_sys(err, errno, "link '%.60s'", name) : 0;
 }
 
-int saved_seal(struct store *s, const struct box_id *id, uint64_t n, bool pack, struct den_err *err)
+static int link_pages(const struct saved *v, int to, struct den_err *err)
 {
-	auto_saved v = SAVED_NONE;
-	bool changed = false;
+	auto_recipe r = { 0 };
 
-	/* without the lock: who wants to remove it need not wait for this, and takes what is made of it along */
-	if (open_locked(s, id, n, 0, &v, err) < 0)
+	if (saved_recipe_read(v->lock, v->recipe, &r, err) < 0 ||
+		link_one(v->lock, to, SAVED_RECIPE, err) < 0)
 		return -1;
-	for (size_t i = 0; i < v.n_files; i++) {
-		struct saved_file *f = &v.files[i];
+	for (uint32_t i = 0; i < r.n_packs; i++) {
+		char name[SAVED_PACK_NAME];
 
-		if (!f->hash[0] && saved_hash(v.lock, f->name, f->hash, err) < 0)
+		saved_pack_name(r.packs[i], name);
+		if (link_one(v->lock, to, name, err) < 0)
 			return -1;
-		if (pack && !f->packed && f->size > 65536 && saved_pack(v.lock, f->name, err) < 0)
-			return -1;
-		changed = true;
 	}
-	/* nobody reads it while the one takes the other's place; who does is not kept waiting: another time */
-	if (flock(v.lock, (pack ? LOCK_EX : LOCK_SH) | LOCK_NB) < 0 &&
-		(!pack || (pack = false, flock(v.lock, LOCK_SH | LOCK_NB) < 0)))
-		return den_fail(err, DEN_CONFLICT, 0, "it is being removed");
-	for (size_t i = 0; pack && i < v.n_files; i++)
-		v.files[i].packed |= v.files[i].size > 65536;
-	if (changed && write_manifest(&v, v.lock, err) < 0)
-		return -1;
-	drop_unnamed(&v);
 	return 0;
 }
 
@@ -361,105 +358,26 @@ int saved_share(struct store *s, const struct box_id *from, uint64_t n, const st
 	char making[96], made[96];
 	int r = 0;
 
-	if (open_locked(s, from, n, LOCK_SH, &v, err) < 0 ||
+	if (saved_open_locked(s, from, n, LOCK_SH, &v, err) < 0 ||
 		saved_begin(s, to, to_n, &dir, err) < 0)
 		return -1;
 	for (size_t i = 0; r == 0 && i < v.n_files; i++) {
 		struct saved_file *f = &v.files[i];
 		char name[300];
-		struct stat st;
 
-		snprintf(name, sizeof(name), "%s%s", f->name, f->packed ? ".zst" : "");
-		if (linkat(v.lock, name, dir, name, 0) < 0 || fstatat(dir, name, &st, 0) < 0)
-			r = den_fail_sys(err, errno, "link '%.60s'", name);
-		else if (!f->packed && !f->hash[0]) /* a link changes its time */
+		snprintf(name, sizeof(name), "%s%s", f->name, f->how == SAVED_WHOLE ? ".zst" : "");
+		if (f->how != SAVED_PAGES)
+			r = link_one(v.lock, dir, name, err);
+		if (r == 0 && f->how == SAVED_PLAIN && !f->hash[0]) /* a link changes its time */
 			r = saved_hash(dir, f->name, f->hash, err);
 	}
-	path_of(to, ".", to_n, making);
-	path_of(to, "", to_n, made);
-	if (r < 0 || write_manifest(&v, dir, err) < 0)
+	if (r == 0 && v.recipe[0])
+		r = link_pages(&v, dir, err);
+	saved_path(to, ".", to_n, making);
+	saved_path(to, "", to_n, made);
+	if (r < 0 || saved_manifest_write(dir, &v, err) < 0)
 		return -1;
 	if (renameat(s->fd, making, s->fd, made) < 0)
 		return den_fail_sys(err, errno, "name '%s'", made);
 	return sync_parents(s, to, err);
-}
-
-/* ---- removing ---- */
-
-static void remove_at(struct store *s, const char *path)
-{
-	auto_fd fd = open_dir(s->fd, path);
-	struct den_err ignored;
-
-	/* who seals it is done in a moment; who loads it may take longer: then it is swept later */
-	for (int i = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
-		if (i == REMOVE_TRIES)
-			return;
-		nanosleep(&(struct timespec){ .tv_nsec = REMOVE_NAP_NS }, NULL);
-	}
-	if (fd < 0)
-		return;
-	for (int i = 0; i < 5 && tree_remove_at(s->fd, path, &ignored) < 0; i++)
-		; /* saved_seal() may add to it meanwhile */
-}
-
-void saved_remove(struct store *s, const struct box_id *id, uint64_t n)
-{
-	char path[96];
-
-	path_of(id, "", n, path);
-	remove_at(s, path);
-}
-
-void saved_remove_but(
-	struct store *s, const struct box_id *id, bool (*keep)(uint64_t n, void *user), void *user)
-{
-	char dir[64], path[400];
-	struct dirent *de;
-	int fd;
-	DIR *d;
-
-	snprintf(dir, sizeof(dir), SAVED_DIR "/%s", id->s);
-	fd = open_dir(s->fd, dir);
-	d = fd >= 0 ? fdopendir(fd) : NULL;
-	while (d && (de = readdir(d))) {
-		uint64_t n;
-
-		if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, "..") ||
-			(parse_u64(de->d_name, 0, INT64_MAX, &n, NULL) == 0 && keep &&
-				keep(n, user)))
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", dir, de->d_name);
-		remove_at(s, path);
-	}
-	if (d)
-		closedir(d);
-	unlinkat(s->fd, dir, AT_REMOVEDIR); /* if that was all */
-}
-
-int saved_sweep(struct store *s, bool (*alive)(const struct box_id *id, void *user), void *user,
-	void (*removed)(const char *what, void *user2), void *user2, struct den_err *err)
-{
-	int fd = open_dir(s->fd, SAVED_DIR);
-	struct dirent *de;
-	DIR *d;
-
-	if (fd < 0)
-		return errno == ENOENT ? 0 : den_fail_sys(err, errno, "read '" SAVED_DIR "'");
-	d = fdopendir(fd);
-	while (d && (de = readdir(d))) {
-		struct box_id id;
-		char path[64];
-
-		if (de->d_name[0] == '.' || box_id_parse(de->d_name, &id, NULL) < 0 ||
-			alive(&id, user))
-			continue;
-		saved_remove_but(s, &id, NULL, NULL);
-		snprintf(path, sizeof(path), SAVED_DIR "/%s", id.s);
-		if (faccessat(s->fd, path, F_OK, 0) < 0)
-			removed(path, user2);
-	}
-	if (d)
-		closedir(d);
-	return 0;
 }

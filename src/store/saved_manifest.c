@@ -15,6 +15,7 @@
 #include "parse.h"
 #include "sha256.h"
 
+#define MAKING ".manifest"
 #define MANIFEST_MAX (16U << 20)
 
 void saved_about_free(struct saved_about *a)
@@ -134,9 +135,27 @@ int saved_fits(const struct saved_about *then, const struct saved_about *asked, 
 
 /* ---- text ---- */
 
+static const char how_letters[] = { [SAVED_PLAIN] = '-', [SAVED_WHOLE] = 'z', [SAVED_PAGES] = 'p' };
+
 static void put(struct buf *b, const char *key, const char *value)
 {
 	buf_addf(b, "%s %s\n", key, value ? value : "");
+}
+
+/* On disk, and then in place of the other: whatever happens, there is one, and it is whole. */
+static int replace(int dirfd, const char *text, size_t n, struct den_err *err)
+{
+	auto_fd fd = -1;
+
+	unlinkat(dirfd, MAKING, 0);
+	fd = openat(dirfd, MAKING, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return den_fail_sys(err, errno, "make '" MAKING "'");
+	if (fd_write_all(fd, text, n, err) < 0)
+		return -1;
+	if (fsync(fd) < 0 || renameat(dirfd, MAKING, dirfd, SAVED_MANIFEST) < 0 || fsync(dirfd) < 0)
+		return den_fail_sys(err, errno, "write '" SAVED_MANIFEST "'");
+	return 0;
 }
 
 int saved_manifest_write(int dirfd, const struct saved *v, struct den_err *err)
@@ -145,7 +164,7 @@ int saved_manifest_write(int dirfd, const struct saved *v, struct den_err *err)
 	struct sha256 h;
 	char hex[65];
 
-	buf_addf(&b, "den-memory %d\n", SAVED_VERSION);
+	buf_addf(&b, "den-memory %d\n", v->recipe[0] ? SAVED_VERSION : 1);
 	put(&b, "den", DEN_VERSION_TEXT);
 	put(&b, "wall", v->about.wall);
 	put(&b, "runtime", v->about.runtime);
@@ -156,18 +175,20 @@ int saved_manifest_write(int dirfd, const struct saved *v, struct den_err *err)
 	buf_addf(&b, "ids %llu\npolicy %llu\nbytes %llu\n", (unsigned long long)v->about.ids,
 		(unsigned long long)v->about.generation, (unsigned long long)v->bytes);
 	put(&b, "boot", v->boot);
+	if (v->recipe[0])
+		put(&b, "pages", v->recipe);
 	for (size_t i = 0; i < v->n_files; i++) {
 		const struct saved_file *f = &v->files[i];
 
 		buf_addf(&b, "file %llu %s %c %llu %llu %s\n", (unsigned long long)f->size,
-			f->hash[0] ? f->hash : "-", f->packed ? 'z' : '-',
+			f->hash[0] ? f->hash : "-", how_letters[f->how],
 			(unsigned long long)f->ino, (unsigned long long)f->ctime_ns, f->name);
 	}
 	sha256_init(&h);
 	sha256_add(&h, b.p, b.len);
 	sha256_hex(&h, hex);
 	put(&b, "end", hex);
-	return file_replace_at(dirfd, SAVED_MANIFEST, b.p, b.len, 0600, err);
+	return replace(dirfd, b.p, b.len, err);
 }
 
 static int damaged(struct den_err *err, const char *what)
@@ -181,17 +202,18 @@ static int file_line(struct saved *v, const char *line, struct den_err *err)
 	unsigned long long size, ino, ctime;
 	char hash[65], how;
 	struct saved_file *f;
+	const char *kind;
 	int at = 0;
 
 	if (sscanf(line, "%llu %64s %c %llu %llu %n", &size, hash, &how, &ino, &ctime, &at) != 5 ||
 		!at || !line[at] || strchr(line + at, '/') || line[at] == '.' ||
-		v->n_files == SAVED_FILES_MAX)
+		v->n_files == SAVED_FILES_MAX || !(kind = memchr(how_letters, how, sizeof(how_letters))))
 		return damaged(err, "its list of files");
 	v->files = mem_realloc(v->files, (v->n_files + 1) * sizeof(*v->files));
 	f = &v->files[v->n_files++];
 	*f = (struct saved_file){ .name = mem_strdup(line + at),
 		.size = size,
-		.packed = how == 'z',
+		.how = (enum saved_how)(kind - how_letters),
 		.ino = ino,
 		.ctime_ns = ctime };
 	if (strcmp(hash, "-"))
@@ -226,6 +248,12 @@ static int line_get(struct saved *v, const char *key, const char *value, struct 
 		snprintf(v->boot, sizeof(v->boot), "%s", value);
 		return 0;
 	}
+	if (!strcmp(key, "pages")) {
+		if (strlen(value) != sizeof(v->recipe) - 1)
+			return damaged(err, "its manifest");
+		memcpy(v->recipe, value, sizeof(v->recipe));
+		return 0;
+	}
 	return strcmp(key, "den") ? damaged(err, "its manifest") : 0;
 }
 
@@ -247,10 +275,19 @@ static int check_end(char *text, struct den_err *err)
 	return 0;
 }
 
+static int check_pages(const struct saved *v, uint64_t version, struct den_err *err)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < v->n_files; i++)
+		any |= v->files[i].how == SAVED_PAGES;
+	return any != !!v->recipe[0] || (any && version < 2) ? damaged(err, "its manifest") : 0;
+}
+
 int saved_manifest_parse(char *text, struct saved *v, struct den_err *err)
 {
 	char *line = text, *next;
-	uint64_t version;
+	uint64_t version = 0;
 
 	if (check_end(text, err) < 0)
 		return -1;
@@ -266,10 +303,10 @@ int saved_manifest_parse(char *text, struct saved *v, struct den_err *err)
 			if (strcmp(line, "den-memory") ||
 				parse_u64(value, 1, 1000, &version, err) < 0)
 				return damaged(err, "its manifest");
-			if (version != SAVED_VERSION)
+			if (version > SAVED_VERSION)
 				return den_fail(err, DEN_UNSUPPORTED, 0,
-					"the programs were saved by another den (format %llu; this "
-					"one reads %d)",
+					"the programs were saved by a newer den (format %llu; this "
+					"one reads up to %d)",
 					(unsigned long long)version, SAVED_VERSION);
 		} else if (line_get(v, line, value, err) < 0) {
 			return -1;
@@ -278,7 +315,7 @@ int saved_manifest_parse(char *text, struct saved *v, struct den_err *err)
 	if (!v->about.wall || !v->about.runtime || !v->about.kernel || !v->about.machine ||
 		!v->about.cpu || !v->about.template || !v->n_files)
 		return damaged(err, "its manifest is not whole");
-	return 0;
+	return check_pages(v, version, err);
 }
 
 int saved_manifest_read(int dirfd, struct saved *v, struct den_err *err)

@@ -1,4 +1,4 @@
-/* Hashing and compressing the files of saved programs. */
+/* Hashing files of saved programs, and unpacking those that were compressed as wholes (format 1). */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,6 @@
 #include "sha256.h"
 
 #define PART (1U << 20)
-#define PACK_LEVEL 1 /* pages of memory: more costs much and gives little */
 
 static int open_read(int dirfd, const char *name, struct den_err *err)
 {
@@ -50,57 +49,6 @@ int saved_hash(int dirfd, const char *name, char ret[static 65], struct den_err 
 		sha256_add(&h, part, (size_t)n);
 	sha256_hex(&h, ret);
 	return n < 0 ? -1 : 0;
-}
-
-static int pack_all(int in, int out, const char *name, ZSTD_CCtx *z, struct den_err *err)
-{
-	auto_free char *part = mem_alloc(PART), *packed = mem_alloc(PART);
-	ssize_t n;
-
-	do {
-		ZSTD_inBuffer from = { part, 0, 0 };
-		size_t left;
-
-		n = read_part(in, part, PART, name, err);
-		if (n < 0)
-			return -1;
-		from.size = (size_t)n;
-		do {
-			ZSTD_outBuffer to = { packed, PART, 0 };
-
-			left = ZSTD_compressStream2(
-				z, &to, &from, n ? ZSTD_e_continue : ZSTD_e_end);
-			if (ZSTD_isError(left))
-				return den_fail(err, DEN_INTERNAL, 0, "compress '%.60s': %s", name,
-					ZSTD_getErrorName(left));
-			if (fd_write_all(out, packed, to.pos, err) < 0)
-				return -1;
-		} while (n ? from.pos < from.size : left);
-	} while (n);
-	return fsync(out) < 0 ? den_fail_sys(err, errno, "write '%.60s'", name) : 0;
-}
-
-int saved_pack(int dirfd, const char *name, struct den_err *err)
-{
-	auto_fd in = open_read(dirfd, name, err), out = -1;
-	char to[300];
-	ZSTD_CCtx *z;
-	int r;
-
-	if (in < 0)
-		return -1;
-	snprintf(to, sizeof(to), "%s.zst", name);
-	unlinkat(dirfd, to, 0);
-	out = openat(dirfd, to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (out < 0)
-		return den_fail_sys(err, errno, "make '%.60s'", to);
-	z = ZSTD_createCCtx();
-	ZSTD_CCtx_setParameter(z, ZSTD_c_compressionLevel, PACK_LEVEL);
-	r = pack_all(in, out, name, z, err);
-	ZSTD_freeCCtx(z);
-	if (r < 0)
-		unlinkat(dirfd, to, 0);
-	return r;
 }
 
 static int unpack_all(int in, int out, const char *name, uint64_t max, ZSTD_DCtx *z,
