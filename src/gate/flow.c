@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "boxlink.h"
 #include "clock.h"
 #include "fd.h"
 #include "pins.h"
@@ -327,6 +328,15 @@ void flow_up_start(struct flow *f)
 	f->starting = false;
 }
 
+/* Some bytes into an empty socket: all of them, at once. */
+static int say_port(struct flow *f)
+{
+	struct link_knock k = { { (uint8_t)(f->port >> 8), (uint8_t)f->port }, 0 };
+
+	f->knock = false;
+	return send(f->up.fd, &k, sizeof(k), MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof(k) ? 0 : -1;
+}
+
 /* The result of connect(); true: it is there. */
 static bool connected(struct flow *f)
 {
@@ -337,6 +347,10 @@ static bool connected(struct flow *f)
 		return false;
 	if (getsockopt(f->up.fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0 || e) {
 		connect_next(f);
+		return false;
+	}
+	if (f->knock && say_port(f) < 0) {
+		flow_end(f, "broken", true);
 		return false;
 	}
 	up_is_ready(f);
@@ -515,12 +529,13 @@ void flow_accept_proxy(struct gate *g, int fd)
 		flow_end(f, NULL, true);
 }
 
-void flow_inbound(struct gate *g, int outside, int inside, uint16_t port)
+void flow_inbound(struct gate *g, int outside, int inside, uint16_t port, bool door)
 {
 	struct flow *f = flow_new(g, outside);
 	struct den_err err;
 
 	f->inbound = true;
+	f->knock = door;
 	f->port = port;
 	f->check = CHECK_RAW;
 	f->ups = UP_CONNECTING;

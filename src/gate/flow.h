@@ -36,6 +36,7 @@ struct flow {
 	uint32_t box_ready, up_ready; /* events that came and were not looked at */
 	size_t peeked;		      /* bytes of the box that were there at the last look */
 	bool named, proxy, inbound;
+	bool knock; /* inbound: what is connected is not the port yet */
 	struct net_name name;
 	struct net_addr addr; /* whom it goes to, once that is known */
 	uint16_t port;
@@ -60,8 +61,9 @@ struct flow {
 
 void flow_accept(struct gate *g, int fd, unsigned family);
 void flow_accept_proxy(struct gate *g, int fd);
-/* A connection from outside, to a port of the box: up is a socket of its namespace, being connected. */
-void flow_inbound(struct gate *g, int outside, int inside, uint16_t port);
+/* A connection from outside, to a port of the box: up is a socket of its namespace, being connected; or (door) to where
+ * one has to say which port it is. */
+void flow_inbound(struct gate *g, int outside, int inside, uint16_t port, bool door);
 void flow_tick(struct gate *g, int64_t now);
 /* Does what can be done after events, and says what to wait for. */
 void flow_go(struct flow *f);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "boxlink.h"
 #include "clock.h"
 #include "fd.h"
 #include "flow.h"
@@ -28,7 +29,7 @@ struct port {
 struct spare {
 	struct list link;
 	int fd;
-	unsigned family;
+	unsigned family; /* 4, 6 or PLUMB_DOOR, which counts as one of 4 */
 };
 
 static int spare_take(struct gate *g, unsigned family)
@@ -41,7 +42,7 @@ static int spare_take(struct gate *g, unsigned family)
 			continue;
 		list_remove(&s->link);
 		free(s);
-		if (family == 4)
+		if (family != 6)
 			g->n_spare--;
 		return fd;
 	}
@@ -71,6 +72,17 @@ static void start_accepting(struct gate *g, bool on)
 {
 	list_for_each(l, &g->ports)
 		loop_set_events(g->loop, &CONTAINER_OF(l, struct port, link)->src, on ? EPOLLIN : 0);
+}
+
+/* To the other end of the link, where somebody asks for the port. */
+static int dial_door(int fd)
+{
+	struct sockaddr_in door = { .sin_family = AF_INET, .sin_port = htons(LINK_DOOR_PORT),
+		.sin_addr.s_addr = htonl(LINK_BOX_V4) };
+
+	if (connect(fd, (struct sockaddr *)&door, sizeof(door)) < 0 && errno != EINPROGRESS)
+		fd_close(&fd);
+	return fd;
 }
 
 /* A service of the box listens on one family or on both: whichever takes it. */
@@ -105,6 +117,7 @@ static void on_ready(struct loop_source *src, uint32_t events)
 	(void)events;
 	for (int i = 0; i < BURST; i++) {
 		int fd, in;
+		bool door;
 
 		if (!g->n_spare || g->n_flows >= FLOWS_MAX) { /* they wait in the queue until there are sockets */
 			start_accepting(g, false);
@@ -116,7 +129,9 @@ static void on_ready(struct loop_source *src, uint32_t events)
 				start_accepting(g, false); /* until inbound_tick() */
 			break;
 		}
-		in = dial(g, p->port);
+		in = spare_take(g, PLUMB_DOOR);
+		door = in >= 0;
+		in = door ? dial_door(in) : dial(g, p->port);
 		if (in < 0 || !g->cfg) {
 			struct linger now = { 1, 0 };
 
@@ -125,7 +140,7 @@ static void on_ready(struct loop_source *src, uint32_t events)
 			fd_close(&in);
 			continue;
 		}
-		flow_inbound(g, fd, in, p->port);
+		flow_inbound(g, fd, in, p->port, door);
 	}
 	spare_ask(g);
 }
@@ -204,7 +219,7 @@ void inbound_sockets(struct gate *g, int sock)
 		s = mem_new(struct spare);
 		*s = (struct spare){ .fd = fd, .family = m.family };
 		list_append(&g->spare, &s->link);
-		if (m.family == 4)
+		if (m.family != 6)
 			g->n_spare++;
 		else
 			n6++;

@@ -15,6 +15,7 @@
 #include "buf.h"
 #include "mem.h"
 #include "nl.h"
+#include "span.h"
 
 /* ---- routes ---- */
 
@@ -44,14 +45,14 @@ static void nft_table(struct buf *b, uint16_t type, uint16_t flags, uint32_t *se
 	nl_close(b, at);
 }
 
-static void nft_chain(struct buf *b, uint32_t *seq)
+static void nft_chain(struct buf *b, bool link, uint32_t *seq)
 {
 	size_t at = nl_nft(b, NFT_MSG_NEWCHAIN, NLM_F_CREATE, seq), hook;
 
 	nl_str(b, NFTA_CHAIN_TABLE, "den");
 	nl_str(b, NFTA_CHAIN_NAME, "out");
 	hook = nl_nest(b, NFTA_CHAIN_HOOK);
-	nl_be32(b, NFTA_HOOK_HOOKNUM, NF_INET_LOCAL_OUT);
+	nl_be32(b, NFTA_HOOK_HOOKNUM, link ? NF_INET_PRE_ROUTING : NF_INET_LOCAL_OUT);
 	nl_be32(b, NFTA_HOOK_PRIORITY, (uint32_t)-100); /* where destinations are translated */
 	nl_nest_end(b, hook);
 	nl_be32(b, NFTA_CHAIN_POLICY, NF_ACCEPT);
@@ -210,12 +211,13 @@ static void nft_rule(struct buf *b, const struct redirect *r, uint16_t port, uin
 }
 
 /* The whole table in one step, so that at no moment there is half of it */
-static void nft_all(struct buf *b, bool replace, const struct redirect *r, unsigned n, uint16_t port4, uint16_t port6)
+static void nft_all(struct buf *b, bool replace, const struct redirect *r, unsigned n, uint16_t port4, uint16_t port6,
+	bool link)
 {
-	/* the box's own loopback is its own, whatever a rule covers */
-	static const struct redirect own[] = {
-		{ { { .family = 4, .b = { 127 } }, 8 }, { 0, 65535 } },
-		{ { { .family = 6, .b = { [15] = 1 } }, 128 }, { 0, 65535 } },
+	/* whatever a rule covers, the box's own loopback is its own; and who speaks to the gate itself means it */
+	const struct redirect own[] = {
+		{ { link ? span_v4(SPAN_GATE_V4) : (struct net_addr){ .family = 4, .b = { 127 } }, link ? 32 : 8 }, { 0, 65535 } },
+		{ { link ? span_v6(SPAN_GATE_V4) : (struct net_addr){ .family = 6, .b = { [15] = 1 } }, 128 }, { 0, 65535 } },
 	};
 	uint32_t seq = 1;
 	struct nlmsghdr h;
@@ -227,7 +229,7 @@ static void nft_all(struct buf *b, bool replace, const struct redirect *r, unsig
 		nft_table(b, NFT_MSG_DELTABLE, 0, &seq);
 	}
 	nft_table(b, NFT_MSG_NEWTABLE, NLM_F_CREATE | (replace ? 0 : NLM_F_EXCL), &seq);
-	nft_chain(b, &seq);
+	nft_chain(b, link, &seq);
 	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
 		last = b->len;
 		nft_rule(b, &own[i], 0, &seq);
@@ -247,18 +249,18 @@ static void nft_all(struct buf *b, bool replace, const struct redirect *r, unsig
 	nl_nft_batch(b, NFNL_MSG_BATCH_END);
 }
 
-int netlink_redirect(const struct redirect *r, unsigned n, uint16_t port4, uint16_t port6,
+int netlink_redirect(const struct redirect *r, unsigned n, uint16_t port4, uint16_t port6, bool link,
 	struct den_err *err)
 {
 	auto_buf fresh = { 0 }, again = { 0 };
 
 	/* Of a new namespace there is nothing to delete, and who deletes waits 10 ms for the kernel's readers
 	 * when the socket is closed. */
-	nft_all(&fresh, false, r, n, port4, port6);
+	nft_all(&fresh, false, r, n, port4, port6, link);
 	if (nl_exchange(NETLINK_NETFILTER, &fresh, 1, "nftables", err) == 0)
 		return 0;
 	if (err->sys != EEXIST)
 		return -1;
-	nft_all(&again, true, r, n, port4, port6);
+	nft_all(&again, true, r, n, port4, port6, link);
 	return nl_exchange(NETLINK_NETFILTER, &again, 1, "nftables", err);
 }

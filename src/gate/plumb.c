@@ -159,7 +159,7 @@ static int add(struct redirect *all, unsigned *n, struct net_cidr to, const stru
 	return 0;
 }
 
-static int lay_redirects(const struct policy *p, uint16_t port4, uint16_t port6, struct den_err *err)
+static int lay_redirects(const struct policy *p, uint16_t port4, uint16_t port6, bool link, struct den_err *err)
 {
 	auto_free struct redirect *all = mem_alloc(sizeof(*all) * REDIRECTS_MAX);
 	struct port_set classes[POLICY_CLASSES_MAX], every = { 1, { { 1, 65535 } } };
@@ -179,7 +179,7 @@ static int lay_redirects(const struct policy *p, uint16_t port4, uint16_t port6,
 	if (p->any_addr && (add(all, &n, (struct net_cidr){ { .family = 4 }, 0 }, &every, err) < 0 ||
 		add(all, &n, (struct net_cidr){ { .family = 6 }, 0 }, &every, err) < 0))
 		return -1;
-	return netlink_redirect(all, n, port4, port6, err);
+	return netlink_redirect(all, n, port4, port6, link, err);
 }
 
 static int enter(struct den_err *err)
@@ -190,6 +190,27 @@ static int enter(struct den_err *err)
 	return 0;
 }
 
+/* Is the box at the other end of a link (wall/gvisor/link.c)? Else it is in this very namespace. */
+static bool has_link(void)
+{
+	return if_nametoindex(LINK_GATE) != 0;
+}
+
+/* Addresses and routes; those of a link were there before the box was. */
+static int lay_routes(bool link, struct den_err *err)
+{
+	const struct net_addr own4 = span_v4(SPAN_GATE_V4), own6 = span_v6(SPAN_GATE_V4);
+	struct den_err no_v6;
+
+	/* An address that is not the loopback's: without one, who asks for names with AI_ADDRCONFIG is told
+	 * that there is no network. */
+	if (nl_all_local(err) < 0 || (!link && netlink_address(&own4, err) < 0))
+		return -1;
+	if (!link)
+		(void)netlink_address(&own6, &no_v6);
+	return 0;
+}
+
 static int plumb(const struct policy *p, struct den_err *err)
 {
 	static const struct net_addr lo4 = { .family = 4, .b = { 127, 0, 0, 1 } };
@@ -197,21 +218,22 @@ static int plumb(const struct policy *p, struct den_err *err)
 	const struct net_addr own4 = span_v4(SPAN_GATE_V4), own6 = span_v6(SPAN_GATE_V4);
 	uint16_t port4 = 0, port6 = 0;
 	struct den_err no_v6;
-	bool v6;
+	bool v6, link;
 
-	/* An address that is not the loopback's: without one, who asks for names with AI_ADDRCONFIG is told
-	 * that there is no network. */
-	if (enter(err) < 0 || nl_all_local(err) < 0 || netlink_address(&own4, err) < 0)
+	if (enter(err) < 0)
 		return -1;
-	(void)netlink_address(&own6, &no_v6);
-	v6 = open_socket(PLUMB_TCP, SOCK_STREAM, &lo6, &port6, &no_v6) == 0;
+	link = has_link();
+	if (lay_routes(link, err) < 0)
+		return -1;
+	/* where the kernel redirects to: to the loopback what begins here, to its own address what comes in by a link */
+	v6 = open_socket(PLUMB_TCP, SOCK_STREAM, link ? &own6 : &lo6, &port6, &no_v6) == 0;
 	if (!v6)
 		port6 = 0;
-	if (open_socket(PLUMB_TCP, SOCK_STREAM, &lo4, &port4, err) < 0 || open_own(p, false, err) < 0 ||
+	if (open_socket(PLUMB_TCP, SOCK_STREAM, link ? &own4 : &lo4, &port4, err) < 0 || open_own(p, false, err) < 0 ||
 		(v6 && open_own(p, true, err) < 0) || open_udp(p, false, err) < 0 ||
 		(v6 && open_udp(p, true, err) < 0))
 		return -1;
-	if (lay_redirects(p, port4, port6, err) < 0)
+	if (lay_redirects(p, port4, port6, link, err) < 0)
 		return -1;
 	return give(PLUMB_END, 0, 0, -1, err);
 }
@@ -236,35 +258,31 @@ int plumb_main(void)
 	return 0;
 }
 
-/* On its way to a port of the box's own loopback, without waiting. 0, or errno: nobody listens. */
-static int dial_start(int fd, unsigned family, uint16_t port)
+/* Without waiting. 0, or errno: nobody listens. */
+static int dial_start(int fd, const struct net_addr *a, uint16_t port)
 {
-	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(port),
-		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port),
-		.sin6_addr = IN6ADDR_LOOPBACK_INIT };
-	int r = family == 4 ? connect(fd, (struct sockaddr *)&v4, sizeof(v4)) :
-			      connect(fd, (struct sockaddr *)&v6, sizeof(v6));
+	struct sockaddr_in6 sa;
+	socklen_t len = sockaddr_put(a, port, &sa);
 
-	return r == 0 || errno == EINPROGRESS ? 0 : errno;
+	return connect(fd, (struct sockaddr *)&sa, len) == 0 || errno == EINPROGRESS ? 0 : errno;
 }
 
-static int dial_port(uint16_t port)
+/* On its way to a port of the box's own loopback; or to the door of a box that is at the other end of a link. */
+static int dial_port(uint16_t port, bool link)
 {
-	static const struct {
-		int domain;
-		unsigned family;
-	} both[] = { { AF_INET, 4 }, { AF_INET6, 6 } }; /* a service listens on one of them or on both */
+	static const struct net_addr both[] = { { .family = 4, .b = { 127, 0, 0, 1 } },
+		{ .family = 6, .b = { [15] = 1 } } }; /* a service listens on one of them or on both */
+	const struct net_addr door = span_v4(LINK_BOX_V4);
 	struct den_err err;
 
-	if (enter(&err) < 0)
-		return failed(&err);
-	for (int i = 0; i < 2; i++) {
-		auto_fd fd = socket(both[i].domain, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	for (int i = 0; i < (link ? 1 : 2); i++) {
+		const struct net_addr *to = link ? &door : &both[i];
+		auto_fd fd = socket(to->family == 4 ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 		if (fd < 0)
 			continue; /* a kernel without that family */
-		if (give(PLUMB_DIALED, both[i].family, (unsigned)dial_start(fd, both[i].family, port), fd, &err) < 0)
+		if (give(PLUMB_DIALED, link ? PLUMB_DOOR : to->family,
+			    (unsigned)dial_start(fd, to, link ? LINK_DOOR_PORT : port), fd, &err) < 0)
 			return failed(&err);
 	}
 	return give(PLUMB_END, 0, 0, -1, &err) < 0 ? failed(&err) : 0;
@@ -274,20 +292,23 @@ int dial_main(const char *count, const char *port)
 {
 	struct den_err err;
 	uint64_t n;
+	bool link;
 
-	if (port)
-		return parse_u64(port, 1, UINT16_MAX, &n, &err) < 0 ? failed(&err) : dial_port((uint16_t)n);
-	if (parse_u64(count, 1, 64, &n, &err) < 0 || enter(&err) < 0)
+	if (parse_u64(port ? port : count, 1, port ? UINT16_MAX : 64, &n, &err) < 0 || enter(&err) < 0)
 		return failed(&err);
+	link = has_link();
+	if (port)
+		return dial_port((uint16_t)n, link);
 	for (uint64_t i = 0; i < n; i++) {
 		auto_fd v4 = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-		auto_fd v6 = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		auto_fd v6 = link ? -1 : socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 		if (v4 < 0) {
 			den_fail_sys(&err, errno, "socket");
 			return failed(&err);
 		}
-		if (give(PLUMB_OUT, 4, 0, v4, &err) < 0 || (v6 >= 0 && give(PLUMB_OUT, 6, 0, v6, &err) < 0))
+		if (give(PLUMB_OUT, link ? PLUMB_DOOR : 4, 0, v4, &err) < 0 ||
+			(v6 >= 0 && give(PLUMB_OUT, 6, 0, v6, &err) < 0))
 			return failed(&err);
 	}
 	return give(PLUMB_END, 0, 0, -1, &err) < 0 ? failed(&err) : 0;
@@ -310,6 +331,6 @@ int probe_main(void)
 		den_fail_sys(&err, errno, "network namespace");
 		return failed(&err);
 	}
-	return loopback_up(&err) < 0 || nl_all_local(&err) < 0 || netlink_redirect(&r, 1, 1, 1, &err) < 0 ?
+	return loopback_up(&err) < 0 || nl_all_local(&err) < 0 || netlink_redirect(&r, 1, 1, 1, false, &err) < 0 ?
 		failed(&err) : 0;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "addr.h"
+#include "boxlink.h"
 
 /*
  * 198.18.0.0/15 is cut into 16 blocks of 8,192. Block 0 is the gate's own. The names of one port
@@ -11,7 +12,7 @@
 #define SPAN_BLOCK 8192U
 #define SPAN_BLOCKS 16U
 #define SPAN_V4 0xc6120000U /* 198.18.0.0 */
-#define SPAN_GATE_V4 0xc6120001U /* 198.18.0.1: resolver and proxy */
+#define SPAN_GATE_V4 LINK_GATE_V4 /* resolver and proxy */
 #define SPAN_GATE_TEXT "198.18.0.1"
 #define SPAN_PROXY_PORT 3128
 
@@ -31,8 +32,7 @@ static inline struct net_addr span_v4(uint32_t v)
 static inline struct net_addr span_v6(uint32_t v)
 {
 	return (struct net_addr){ .family = 6,
-		.b = { 0xfd, 0xde, 0x6e, 0x67, 0x61, 0x74, 0x65, 0, 0, 0, 0, 0, (uint8_t)(v >> 24),
-			(uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v } };
+		.b = { LINK_V6, (uint8_t)(v >> 24), (uint8_t)(v >> 16), (uint8_t)(v >> 8), (uint8_t)v } };
 }
 
 /* The number of an address in either range; -1: in neither. */

@@ -167,6 +167,8 @@ int receive_fd(int door, void *ret, size_t cap);
 int porter_main(int argc, char **argv);
 /* look.c: F_RECORD2 per process */
 void look_put(struct buf *out);
+/* inward.c: lets connections in from the other end of the box's link. */
+void inward_start(struct init *in);
 /* guest.c */
 void guest_prepare(const char *pids, const char *boot_id);
 /* Programs were loaded, maybe as another box's: it has its name and another start. */

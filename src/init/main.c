@@ -454,5 +454,7 @@ int main(int argc, char **argv)
 	if (in->orphan_ms)
 		loop_timer_set(in->loop, &in->orphan,
 			clock_mono_ns() + (int64_t)in->orphan_ms * NS_PER_MS);
+	if (in->guest)
+		inward_start(in);
 	return loop_run(in->loop, &err) < 0;
 }

@@ -119,15 +119,6 @@ static int plumb(struct kgate *g, int *ret, struct den_err *err)
 	return 0;
 }
 
-/* Behind a wall with a kernel of its own, the network is chosen at a start. */
-static int check_net(struct keeper *k, struct den_err *err)
-{
-	return !k->wall.own_net ? 0 :
-		den_fail(err, DEN_UNSUPPORTED, 0,
-			"the box was started without a network, and behind the %s wall it gets one at its next start only: "
-			"'den policy set', then 'den stop' and 'den start'", k->ops->name);
-}
-
 int gate_dial(struct keeper *k, unsigned n, uint16_t port, int sock, struct den_err *err)
 {
 	char count[12], to[8], *argv[] = { (char *)"den-gate", (char *)"dial", count, port ? to : NULL, NULL };
@@ -137,8 +128,6 @@ int gate_dial(struct keeper *k, unsigned n, uint16_t port, int sock, struct den_
 	snprintf(to, sizeof(to), "%u", port);
 	if (null < 0)
 		return den_fail_sys(err, errno, "open /dev/null");
-	if (check_net(k, err) < 0)
-		return -1;
 	return run_tool(k->wall.pidfd, argv, null, sock, err);
 }
 
@@ -489,8 +478,6 @@ int gate_change(struct keeper *k, uint64_t *ret, struct den_err *err)
 		end_process(g);
 		return 0;
 	}
-	if (check_net(k, err) < 0)
-		return den_wrap(err, "written down, and not in force yet");
 	if (bring_up(g, &why) < 0) {
 		end_process(g);
 		on_lost(g);

@@ -139,7 +139,7 @@ int plan_make(struct keeper *k, struct kplan *ret, struct den_err *err)
 		.init_path = ret->init_path, .listen_fd = -1,
 		.ids = wall_ids(NULL), .id_base = base, .owners = k->tmpl.owners_path,
 		.run_path = ret->run_path, .volumes = ret->volumes, .trust = k->gate->trusts,
-		.net = gate_needed(k), .host_net = !strcmp(k->row.info.spec.net, "host-test"), .cloned = on_cloned, .user = k,
+		.host_net = !strcmp(k->row.info.spec.net, "host-test"), .cloned = on_cloned, .user = k,
 	};
 	snprintf(p->boot_id, sizeof(p->boot_id), "%s", k->row.info.boot_id);
 	machine_id(&k->id, p->machine_id);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "boxlink.h"
 #include "fd.h"
 #include "lib.h"
 #include "mem.h"
@@ -219,16 +220,32 @@ static int pending(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0 ? errno : e;
 }
 
+/* It is the box's init that lets us through. */
+static int knock(int fd, uint16_t port)
+{
+	struct link_knock k = { { (uint8_t)(port >> 8), (uint8_t)port }, LINK_TELL };
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint8_t said;
+
+	if (send(fd, &k, sizeof(k), MSG_NOSIGNAL) != (ssize_t)sizeof(k))
+		return errno ? errno : ECONNRESET;
+	if (poll(&p, 1, CONNECT_MS) <= 0)
+		return ETIMEDOUT;
+	return recv(fd, &said, 1, 0) == 1 ? said : ECONNREFUSED;
+}
+
 /* It was sent on its way in the box; we wait. 0, or errno */
-static int try_connect(int fd, const struct plumb_sock *m)
+static int try_connect(int fd, const struct plumb_sock *m, uint16_t port)
 {
 	struct pollfd p = { .fd = fd, .events = POLLOUT };
+	int e;
 
 	if (m->kind != PLUMB_DIALED)
 		return EPROTO;
 	if (m->port)
 		return (int)m->port;
-	return poll(&p, 1, CONNECT_MS) <= 0 ? ETIMEDOUT : pending(fd);
+	e = poll(&p, 1, CONNECT_MS) <= 0 ? ETIMEDOUT : pending(fd);
+	return e || m->family != PLUMB_DOOR ? e : knock(fd, port);
 }
 
 int den_box_connect(struct den_box *box, uint16_t port, int *ret, struct den_err *err)
@@ -248,7 +265,7 @@ int den_box_connect(struct den_box *box, uint16_t port, int *ret, struct den_err
 
 		if (fd < 0)
 			break;
-		why = try_connect(fd, &m);
+		why = try_connect(fd, &m, port);
 		if (why == 0) {
 			*ret = fd_take(&fd);
 			return 0;

@@ -47,7 +47,6 @@ struct plan {
 	bool trust;		     /* its ca-bundle.pem takes the place of the system's bundle */
 	const char *owners; /* file with "path uid gid" lines to apply at first start; NULL: none */
 	char boot_id[37], machine_id[33];
-	bool net;		     /* something may pass its gate: a policy, ports */
 	bool host_net;		     /* tests only */
 	/* Called when init's process exists and before it executes: what it writes down is there
 	 * when the keeper dies a moment later. */
@@ -63,7 +62,7 @@ struct wall_box {
 	struct cgroup *cg; /* NULL: this host gives us none */
 	int mntns;    /* held while a box that is deleted goes down, see stop() */
 	int door;     /* what a woken init gets in place of its listening socket; -1: that one */
-	bool own_net; /* its network is in a kernel of its own: no gate can reach it until its next start */
+	bool host_net; /* tests only */
 	bool parked;  /* adopt(): its init waits to be woken, whoever else listens for it */
 	char *note;   /* what could not be had, for den inspect; NULL: nothing */
 };

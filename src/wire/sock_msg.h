@@ -16,6 +16,10 @@ enum plumb_kind {
 	PLUMB_KINDS,
 };
 
+/* In place of a family: an IPv4 socket for the door of a box that is at the other end of a link (boxlink.h), where one
+ * says which port is meant. */
+#define PLUMB_DOOR 1
+
 struct plumb_sock {
 	uint32_t kind, family, port;
 };

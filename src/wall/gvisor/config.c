@@ -127,6 +127,12 @@ void gvisor_config(struct launch *l, struct buf *out)
 	json_open(&j, NULL, '{');
 	json_str(&j, "type", "mount");
 	json_close(&j, '}');
+	if (!l->plan->host_net) { /* else it would make one for itself, with nothing in it */
+		json_open(&j, NULL, '{');
+		json_str(&j, "type", "network");
+		json_str(&j, "path", "/proc/self/ns/net");
+		json_close(&j, '}');
+	}
 	json_close(&j, ']');
 	if (l->plan->spec->memory) {
 		json_open(&j, "resources", '{');
@@ -140,11 +146,6 @@ void gvisor_config(struct launch *l, struct buf *out)
 	*out = j.b;
 }
 
-bool gvisor_uses_host_net(const struct plan *p)
-{
-	return p->net || p->host_net;
-}
-
 void gvisor_argv(struct launch *l, char ***argv)
 {
 	const struct gvisor_launch *g = l->own;
@@ -156,9 +157,9 @@ void gvisor_argv(struct launch *l, char ***argv)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		strv_add(argv, all[i]);
-	/* With a gate: that of the box's namespace, which has nothing but lo and what the gate laid there. Without:
-	 * the sentry's own, which it can save. */
-	strv_add(argv, gvisor_uses_host_net(l->plan) ? "--network=host" : "--network=none");
+	/* Its own, with one end of the link (link.c). What is connected to the other end is cut when it is saved. */
+	strv_add(argv, l->plan->host_net ? "--network=host" : "--network=sandbox");
+	strv_add(argv, "--net-disconnect-ok");
 	if (g->images_fd >= 0) {
 		strv_add(argv, "restore");
 		strv_add(argv, "--image-path=/images");

@@ -179,7 +179,7 @@ static int gvisor_adopt(const struct plan *p, pid_t pid, int pidfd, struct wall_
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-	ret->own_net = n >= 4 && !memcmp(text + n - 4, "own", 4);
+	ret->host_net = n >= 5 && !memcmp(text + n - 5, "host", 5);
 	ret->parked = pidfd >= 0 && gvisor_is_parked(ret);
 	return 0;
 }

@@ -18,6 +18,7 @@ struct gvisor_launch {
 	int init_fd;	/* den-init, for reading */
 	int door[2];	/* the porter's end, init's end: keepers' connections go through */
 	int ctl[2];	/* the porter's end, the keeper's: kept in the porter, see gvisor_ctl() */
+	int netns;	/* the sentry's, with its end of the link; -1: the host's (tests only) */
 	int images_fd;	/* load(): detached mount of the directory with the images; -1: a new start */
 	struct buf config;
 	char **argv;	/* of runsc */
@@ -30,8 +31,12 @@ int gvisor_version(char **ret, struct den_err *err);
 
 /* config.c */
 void gvisor_config(struct launch *l, struct buf *out);
-bool gvisor_uses_host_net(const struct plan *p);
 void gvisor_argv(struct launch *l, char ***argv);
+
+/* link.c */
+int stage_link(struct launch *l, struct den_err *err);
+/* In the child that becomes runsc: into the sentry's network. */
+int link_enter(int netns);
 
 /* stage.c */
 int gvisor_launch(const struct plan *p, struct cgroup *cg, int images, struct wall_box *ret, struct den_err *err);

@@ -163,10 +163,8 @@ int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s,
 	int64_t since;
 	int r;
 
-	if (!b->own_net)
-		return den_fail(err, DEN_UNSUPPORTED, 0,
-			"behind the gvisor wall a box with a network (a policy, a port) cannot be saved with its programs: "
-			"runsc cannot save sockets of the host");
+	if (b->host_net)
+		return den_fail(err, DEN_UNSUPPORTED, 0, "a box in the host's network cannot be saved with its programs");
 	if (gvisor_memory(err) < 0 || gvisor_version(&s->runtime, err) < 0)
 		return -1;
 	since = clock_mono_ns();

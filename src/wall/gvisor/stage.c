@@ -177,6 +177,8 @@ static void exec_runsc(struct launch *l, int null)
 	char *env[] = { (char *)"PATH=/", NULL };
 	int says = open("/err", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 
+	if (link_enter(g->netns) < 0)
+		_exit(126);
 	setsid();
 	dup2(null, 0);
 	dup2(null, 1);
@@ -193,7 +195,7 @@ static int stage_start(struct launch *l, struct den_err *err)
 	struct gvisor_launch *g = l->own;
 	char pid_text[16], step[16];
 	char *argv[] = { (char *)"den-porter", (char *)"porter", pid_text, step,
-		(char *)(gvisor_uses_host_net(l->plan) ? "host" : "own"), NULL };
+		(char *)(l->plan->host_net ? "host" : "own"), NULL };
 	char *env[] = { NULL };
 	int fds[] = { l->plan->listen_fd, g->door[0], l->err_fd, g->ctl[0], g->ctl[1], l->init_fd };
 	int program;
@@ -235,6 +237,7 @@ static const struct launch_stage stages[] = {
 	{ "session", stage_session },
 	{ "hostname", stage_hostname },
 	{ "loopback", stage_loopback },
+	{ "link", stage_link },		/* before anything covers the host's /proc */
 	{ "programs", stage_programs },
 	{ "layers", stage_layers },
 	{ "prepare", stage_prepare },
@@ -269,12 +272,13 @@ static const struct launch_kind launch_gvisor = { stages, ARRAY_SIZE(stages), ga
 
 int gvisor_launch(const struct plan *p, struct cgroup *cg, int images, struct wall_box *ret, struct den_err *err)
 {
-	struct gvisor_launch g = { .runsc_fd = -1, .init_fd = -1, .door = { -1, -1 }, .ctl = { -1, -1 }, .images_fd = images };
+	struct gvisor_launch g = { .runsc_fd = -1, .init_fd = -1, .netns = -1, .door = { -1, -1 }, .ctl = { -1, -1 },
+		.images_fd = images };
 	int r;
 
 	g.runsc = gvisor_runsc(err);
 	r = g.runsc ? launch_box(p, cg, &launch_gvisor, &g, ret, err) : -1;
-	ret->own_net = !gvisor_uses_host_net(p);
+	ret->host_net = p->host_net;
 	if (r == 0 && images >= 0)
 		ret->door = fd_take(&g.door[1]);
 	for (int i = 0; i < 2; i++) {
