@@ -199,21 +199,62 @@ test_what_the_policy_allows_passes_and_nothing_else() {
 	is "an address" "$out" ECONNREFUSED
 }
 
-#@ root
-test_a_box_without_a_network_gets_one_at_its_next_start() {
-	local b url
+#@ root user range
+test_a_box_gets_a_policy_and_ports_while_it_runs() {
+	local b url p
 	b=$(gbox)
-	try den port "$b" 3000
-	want_rc 8
-	want_err_has 'next start'
-	try den policy set "$b" --allow a.test
-	want_rc 8
-	den stop "$b"
-	den start "$b"
-	den exec --detach "$b" -- /usr/bin/python3 -m http.server 3000
+	# nothing may pass: refused at once, not after a while, whatever the address
+	try timeout 10 "$DEN" exec "$b" -- /usr/bin/python3 -c '
+import socket
+for a in ("192.175.48.5", "198.18.0.1", "198.18.0.2", "198.18.40.1", "10.0.0.1", "169.254.169.254", "2620:4f:8000::5", "fd00::7"):
+    try: socket.create_connection((a, 80), 2); print(a, "connected")
+    except OSError as e: print(e.strerror)
+    u = socket.socket(socket.AF_INET6 if ":" in a else socket.AF_INET, socket.SOCK_DGRAM); u.settimeout(2)
+    try: u.connect((a, 4000)); u.send(b"x"); u.recv(1); print(a, "answered")
+    except OSError as e: print(e.strerror)'
+	want_out "$(yes 'Connection refused' | head -n 16)"
+	# one that is meant for the box alone, and one for IPv6
+	den exec --detach "$b" -- /usr/bin/python3 -m http.server --bind 127.0.0.1 3000
+	den exec --detach "$b" -- /usr/bin/python3 -m http.server --bind ::1 3001
+	for p in 3000 3001; do
+		url=$(den port "$b" $p)
+		soon 10 curl -sSf -o page "$url" || fail "$url leads nowhere"
+		grep -q Directory page
+	done
+	den policy set "$b" --allow a.test
 	url=$(den port "$b" 3000)
-	soon 10 curl -sSf -o page "$url" || fail "$url leads nowhere"
-	grep -q Directory page
+	curl -sSf -o page "$url" || fail "$url leads nowhere"
+}
+
+# What the sentry's own network is: nothing but a cable to the box's gate.
+#@ root
+test_the_link_leads_to_the_boxs_own_gate_and_nowhere_else() {
+	local b c s n
+	b=$(gbox --allow a.test)
+	c=$(gbox --allow a.test)
+	s=$(sandbox_of "$b")
+	for n in $(field "$b" init_pid) $s; do
+		not [ "$(readlink "/proc/$n/ns/net")" = "$(readlink /proc/self/ns/net)" ] || fail "the host's network"
+	done
+	not [ "$(readlink "/proc/$s/ns/net")" = "$(readlink "/proc/$(field "$b" init_pid)/ns/net")" ] ||
+		fail "the sentry is where the gate's sockets are"
+	is "interfaces of the sentry" "$(sed -n 's/^ *\([a-z0-9]*\):.*/\1/p' "/proc/$s/net/dev" | sort | tr '\n' ' ')" 'eth0 lo '
+	is "and at its gate" "$(sed -n 's/^ *\([a-z0-9]*\):.*/\1/p' "/proc/$(field "$b" init_pid)/net/dev" | sort | tr '\n' ' ')" 'gate0 lo '
+	not grep -q gate0 /proc/net/dev || fail "it is in the host's network"
+	# another box has the same address, and is not met
+	den exec --detach "$c" -- /usr/bin/python3 -m http.server 3000
+	try den exec "$b" -- curl -sS -m 3 http://198.18.0.2:3000/
+	want_rc 7
+	# raw packets with any source reach the gate's kernel alone
+	try timeout 10 "$DEN" exec "$b" -- /usr/bin/python3 -c '
+import socket, struct
+s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+def ip(src, dst, n): return struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + n, 1, 0, 64, 17, 0, socket.inet_aton(src), socket.inet_aton(dst))
+for src, dst in (("10.0.0.1", "127.0.0.1"), ("127.0.0.1", "198.18.0.1"), ("198.18.0.1", "192.175.48.5")):
+    try: s.sendto(ip(src, dst, 12) + struct.pack("!HHHH4s", 1, 53, 12, 0, b"abcd"), (dst, 0))
+    except OSError as e: pass
+print("sent")'
+	is "both live" "$(den exec "$b" -- echo x)$(den exec "$c" -- echo y)" xy
 }
 
 #@ root
@@ -249,12 +290,76 @@ while True:
 	den rm --force "$f"
 }
 
-#@ root
-test_a_box_with_a_network_is_not_saved_and_says_why() {
+# holds FILE: a program that keeps a connection to outside, one within the box, and a listening socket
+holds() {
+	cat >"$1" <<-'PY'
+		import os, socket, sys, threading, time
+		def say(*a): print(*a, flush=True)
+		l = socket.create_server(("127.0.0.1", 4000)); c = socket.create_connection(("127.0.0.1", 4000)); s = l.accept()[0]
+		w = socket.create_server(("0.0.0.0", 3000))
+		def serve():
+		    while True:
+		        k = w.accept()[0]; k.sendall(b"served by %s\n" % socket.gethostname().encode()); k.close()
+		threading.Thread(target=serve, daemon=True).start()
+		def outside():
+		    while True:
+		        try:
+		            o = socket.create_connection(("a.test", 7000)); o.sendall(b"first\n"); o.recv(6); say("outside: there")
+		            say("outside: end" if not o.recv(1) else "outside: more")
+		        except OSError as e: say("outside:", e.strerror)
+		        time.sleep(0.3)
+		threading.Thread(target=outside, daemon=True).start()
+		n = 0
+		while True:
+		    n += 1; c.sendall(b"%d " % n); assert s.recv(20) == b"%d " % n
+		    say("inside:", n); time.sleep(0.1)
+	PY
+}
+
+#@ root net
+test_a_box_with_a_network_is_saved_with_its_programs() {
+	local b url
+	need_runsc
+	net_up
+	b=$(DEN_WALL=gvisor allowed a.test:7000)
+	holds "$KIT/share/holds.py"
+	den exec --detach --tag t "$b" -- /usr/bin/python3 /share/holds.py
+	soon 10 sh -c 'timeout 1 "$DEN" attach "$1" t | grep -q "outside: there"' sh "$b"
+	url=$(den port "$b" 3000)
+	# the connection to outside is cut, is told, and can be made again; what is within goes on
+	try den checkpoint --full --json "$b"
+	want_rc 0
+	want_out_has '"lost":\["1 connection to outside the box: closed"\]'
+	soon 10 sh -c 'timeout 1 "$DEN" attach "$1" t | grep -A 30 "connection abort" | grep -q "outside: there"' sh "$b"
+	is port "$(curl -sS --http0.9 "$url")" "served by $b"
+	den fork --full --name twin "$b" >/dev/null
+	soon 10 sh -c 'timeout 1 "$DEN" attach twin t | tail -n 20 | grep -q "outside: there"'
+	is "the port of the first" "$(curl -sS --http0.9 "$url")" "served by $b"
+	is "the twin has its own" "$(curl -sS --http0.9 "$(den port twin 3000)")" 'served by twin'
+	den pause --disk "$b" >/dev/null
+	den resume "$b"
+	soon 10 sh -c 'timeout 1 "$DEN" attach "$1" t | tail -n 20 | grep -q "outside: there"' sh "$b"
+	is "port after resuming" "$(curl -sS --http0.9 "$(den port "$b" 3000)")" "served by $b"
+	# what is not allowed stays so
+	poke "$b" tcp "$PUB" 80
+	is "an address" "$out" ECONNREFUSED
+	poke twin tcp "$PUB2" 7000
+	is "an address" "$out" ECONNREFUSED
+	den policy set "$b" --policy ./p.json
+	inside "$b" curl -sS -m 3 http://a.test:7000/
+	want_rc 6
+	den rm --force twin
+}
+
+#@ root net
+test_half_of_a_connection_can_be_closed() {
 	local b
-	b=$(gbox --allow a.test)
-	try den checkpoint --full "$b"
-	want_rc 8
-	want_err_has 'network'
-	is "it goes on" "$(den exec "$b" -- echo x)" x
+	need_runsc
+	net_up
+	b=$(DEN_WALL=gvisor allowed a.test:7000)
+	inside "$b" /usr/bin/python3 -c '
+import socket
+s = socket.create_connection(("a.test", 7000)); s.sendall(b"\0\0\0\10"); s.shutdown(socket.SHUT_WR)
+print(s.recv(10), s.recv(10))'
+	want_out "b'\\x00\\x00\\x00\\x08' b''"
 }

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "boxlink.h"
 #include "clock.h"
 #include "container.h"
 #include "fd.h"
@@ -26,6 +27,7 @@
 #include "idmap.h"
 #include "mem.h"
 #include "porter.h"
+#include "strv.h"
 
 #define ANSWER_MS 600000
 #define SAVE_TRIES 25
@@ -157,9 +159,47 @@ static int save_state(struct wall_box *b, const struct plan *p, struct wall_savi
 	}
 }
 
+/* Connections over the link, as the kernel at its other end has them: which = "tcp" or "tcp6". */
+static unsigned count_connections(pid_t porter, const char *which)
+{
+	const uint8_t six[16] = { LINK_V6, LINK_BOX_V4 >> 24 & 0xff, LINK_BOX_V4 >> 16 & 0xff, LINK_BOX_V4 >> 8 & 0xff,
+		LINK_BOX_V4 & 0xff };
+	char path[64], line[512], want[33] = "", remote[40], state[4];
+	size_t from = strcmp(which, "tcp") ? 0 : 12;
+	unsigned n = 0;
+	FILE *f;
+
+	for (size_t i = from; i < sizeof(six); i += 4) {
+		uint32_t word;
+
+		memcpy(&word, six + i, 4);
+		snprintf(want + strlen(want), sizeof(want) - strlen(want), "%08X", word);
+	}
+	snprintf(path, sizeof(path), "/proc/%d/net/%s", (int)porter, which);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		n += sscanf(line, " %*[^ ] %*[^ ] %39[^:]:%*s %3s", remote, state) == 2 && !strcmp(remote, want) &&
+			!strcmp(state, "01");
+	if (f)
+		fclose(f);
+	return n;
+}
+
+/* They are cut, in what is saved and in what runs on: the sentry lets go of them when it writes its state. */
+static void tell_lost(struct wall_saving *s, unsigned n)
+{
+	char text[100];
+
+	if (!n)
+		return;
+	snprintf(text, sizeof(text), "%u connection%s to outside the box: closed", n, n == 1 ? "" : "s");
+	strv_add(&s->lost, text);
+}
+
 int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
 	struct den_err ignored;
+	unsigned outside;
 	int64_t since;
 	int r;
 
@@ -167,8 +207,11 @@ int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s,
 		return den_fail(err, DEN_UNSUPPORTED, 0, "a box in the host's network cannot be saved with its programs");
 	if (gvisor_memory(err) < 0 || gvisor_version(&s->runtime, err) < 0)
 		return -1;
+	outside = count_connections(b->pid, "tcp") + count_connections(b->pid, "tcp6");
 	since = clock_mono_ns();
 	r = save_state(b, p, s, err);
+	if (r == 0)
+		tell_lost(s, outside);
 	if (r == 0)
 		r = s->frozen(s->user, err);
 	/* What is not to go on stays held, by its kernel and by the host's: whoever adopts it lets go of both. */
