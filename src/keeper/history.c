@@ -362,13 +362,14 @@ int box_resolve(struct keeper *k, const char *ref, uint64_t *ret, struct den_err
 	return r;
 }
 
-/* What a box on disk comes back from stays. */
-static size_t keep_needed(const struct keeper *k, uint64_t *numbers, size_t n)
+/* What a box on disk comes back from stays, and what a fork is just being made of. */
+static size_t keep_needed(struct keeper *k, uint64_t *numbers, size_t n)
 {
 	size_t left = 0;
 
 	for (size_t i = 0; i < n; i++)
-		if (k->row.info.on_disk != ON_DISK_FULL || numbers[i] != k->row.info.images)
+		if ((k->row.info.on_disk != ON_DISK_FULL || numbers[i] != k->row.info.images) &&
+			!memory_in_use(k, numbers[i]))
 			numbers[left++] = numbers[i];
 	return left;
 }
@@ -575,7 +576,7 @@ int req_fork_point(struct client *c, const struct wire_frame *f, struct buf *out
 	if (field_str(f, F_REF, 64, &ref, err) < 0)
 		return -1;
 	if (field_u64(f, F_FLAGS, 0) & SAVE_FULL)
-		return memory_point(c->k, ref, out, err);
+		return memory_point(c, ref, out, err);
 	if (box_point(c->k, ref, &number, err) < 0)
 		return -1;
 	snprintf(from, sizeof(from), "%s@%llu", c->k->id.s, (unsigned long long)number);

@@ -56,6 +56,9 @@ struct client {
 	bool guest;	/* asks on behalf of strangers: guest.c */
 	bool merging;	/* it is applying a merge: if it goes, that is undone */
 	bool wait_down; /* a STOP, DELETE or WAIT is unanswered */
+	bool forks;	/* makes forks of the images of forks_of: they stay until it leaves, or asks for others */
+	bool forks_made; /* they were made for that, and go then */
+	uint64_t forks_of;
 	uint8_t wait_type;
 	unsigned n_waiting; /* frames that work.c holds back, with the one it has just come to */
 	size_t waiting_bytes;
@@ -93,6 +96,9 @@ struct keeper {
 	struct loop_deferred turn_end;
 	struct loop_timer turn_later; /* armed: the turns since share a checkpoint */
 	struct loop_timer sweep;
+	struct loop_timer passing; /* armed: forks were made, of the images of these */
+	uint64_t *passed;
+	size_t n_passed;
 	struct loop_deferred settle; /* what may be done after an answer, but before anything else */
 	bool base_due;		     /* of that: a fork's number 0 is to be made */
 	bool print_due;		     /* of that: the present is head, and is to be remembered as such */
@@ -262,8 +268,11 @@ int req_fork_point(struct client *c, const struct wire_frame *f, struct buf *out
 int memory_possible(struct keeper *k, struct den_err *err);
 int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, struct den_err *err);
 int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct den_err *err);
+/* Somebody makes forks of them. */
+bool memory_in_use(struct keeper *k, uint64_t number);
+void memory_forks_done(struct client *c);
 /* A full checkpoint for a fork: ref, or (NULL, "now") the present, for which one is made. */
-int memory_point(struct keeper *k, const char *ref, struct buf *out, struct den_err *err);
+int memory_point(struct client *c, const char *ref, struct buf *out, struct den_err *err);
 int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err);
 /* -1: it has none, or they could not be loaded here */
 int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err);

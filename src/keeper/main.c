@@ -83,6 +83,7 @@ void client_drop(struct client *c)
 	if (k->has_box && !k->gone) {
 		kexec_client_gone(c);
 		merge_client_gone(c);
+		memory_forks_done(c);
 		if (c->owner && k->working)
 			k->delete_due = true;
 		else if (c->owner)

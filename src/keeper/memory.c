@@ -29,7 +29,8 @@
 #include "strv.h"
 
 #define FOR_FORK "for a fork"
-#define PASSING_MS 60000
+#define PASSING_MS 60000 /* of images that a keeper which died had made for forks, and of those of pauses */
+#define PASSED_MS 1000
 #define SEAL_FD 3
 
 int memory_possible(struct keeper *k, struct den_err *err)
@@ -251,12 +252,23 @@ static void seal_later(struct keeper *k, uint64_t number, bool pack)
 		;
 }
 
+bool memory_in_use(struct keeper *k, uint64_t number)
+{
+	list_for_each (l, &k->clients) {
+		const struct client *c = CONTAINER_OF(l, struct client, link);
+
+		if (c->forks && c->forks_of == number)
+			return true;
+	}
+	return false;
+}
+
 /* What nobody asked to keep: of those that were made by pausing or for a fork the newest are enough. The checkpoint
  * itself stays, with its files. */
 static bool is_passing(struct keeper *k, const struct ckpt *c)
 {
 	if (!c->images || c->tags[0] || (k->row.info.on_disk && c->number == k->row.info.images) ||
-		clock_wall_ms() - c->created_ms < PASSING_MS)
+		clock_wall_ms() - c->created_ms < PASSING_MS || memory_in_use(k, c->number))
 		return false;
 	return c->kind == CKPT_PAUSE ||
 	       (c->kind == CKPT_MANUAL && c->message && !strcmp(c->message, FOR_FORK));
@@ -275,6 +287,53 @@ static void drop_passing(struct keeper *k)
 			history_forget_images(k->store, &k->id, all[i].number, &ignored) == 0)
 			saved_remove(k->store, &k->id, all[i].number);
 	ckpts_free(all, n);
+}
+
+/* ---- images for forks ---- */
+
+static void passing_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, passing);
+	struct ckpt *all = NULL;
+	struct den_err ignored;
+	size_t n = 0;
+
+	if (k->gone || history_list(k->store, &k->id, &all, &n, &ignored) < 0)
+		return;
+	for (size_t i = 0; i < k->n_passed; i++) {
+		const struct ckpt *c = history_find(all, n, k->passed[i]);
+
+		if (c && c->images && !c->tags[0] && !memory_in_use(k, c->number) &&
+			(!k->row.info.on_disk || c->number != k->row.info.images) &&
+			history_forget_images(k->store, &k->id, c->number, &ignored) == 0)
+			saved_remove(k->store, &k->id, c->number);
+	}
+	k->n_passed = 0;
+	ckpts_free(all, n);
+}
+
+/* All forks that were asked for are there: what was made for them goes, when whoever waits has been told. */
+void memory_forks_done(struct client *c)
+{
+	struct keeper *k = c->k;
+
+	if (c->forks && c->forks_made && k->has_box && !k->gone) {
+		k->passed = mem_realloc(k->passed, (k->n_passed + 1) * sizeof(*k->passed));
+		k->passed[k->n_passed++] = c->forks_of;
+		k->passing.cb = passing_cb;
+		loop_timer_set(k->loop, &k->passing, clock_mono_ns() + PASSED_MS * NS_PER_MS);
+	}
+	c->forks = c->forks_made = false;
+}
+
+static void forks_of(struct client *c, uint64_t number, bool made)
+{
+	if (c->forks && c->forks_of == number)
+		return;
+	memory_forks_done(c);
+	c->forks = true;
+	c->forks_made = made;
+	c->forks_of = number;
 }
 
 static int save_stay(struct keeper *k, const char *message, struct save *s, struct den_err *err)
@@ -318,8 +377,9 @@ int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, st
 	return r < 0 ? den_wrap(err, "full checkpoint") : 0;
 }
 
-int memory_point(struct keeper *k, const char *ref, struct buf *out, struct den_err *err)
+int memory_point(struct client *c, const char *ref, struct buf *out, struct den_err *err)
 {
+	struct keeper *k = c->k;
 	struct save s = { 0 };
 	uint64_t number;
 	int r;
@@ -328,15 +388,18 @@ int memory_point(struct keeper *k, const char *ref, struct buf *out, struct den_
 		if (box_resolve(k, ref, &number, err) < 0 ||
 			memory_check(k, &k->id, number, err) < 0)
 			return -1;
+		forks_of(c, number, false);
 		wire_put_u64(out, F_NUMBER, number);
 		return 0;
 	}
 	if (k->row.info.on_disk == ON_DISK_FULL) {
+		forks_of(c, k->row.info.images, false);
 		wire_put_u64(out, F_NUMBER, k->row.info.images);
 		return 0;
 	}
 	r = save_stay(k, FOR_FORK, &s, err);
 	if (r == 0) {
+		forks_of(c, s.number, true);
 		save_answer(&s, out);
 		drop_passing(k);
 		seal_later(k, s.number, false); /* it is about to be read */

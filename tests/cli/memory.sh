@@ -175,6 +175,10 @@ test_a_fork_with_programs_goes_its_own_way_and_the_original_goes_on() {
 	[ "$rc" != 0 ] || fail "the original sees the copy's file"
 }
 
+no_images() {
+	! den log --json "$1" | grep -q '"full":true'
+}
+
 #@ root
 test_many_forks_are_of_one_instant() {
 	local b all c
@@ -188,7 +192,10 @@ test_many_forks_are_of_one_instant() {
 		soon 5 den exec "$c" -- test -s /seen || fail "no program in $c"
 		is "what it holds" "$(den exec "$c" -- cat /seen)" "$(den exec "$b" -- cat /seen)"
 	done
-	is "full checkpoints of the origin" "$(den log --json "$b" | grep -o '"full":true' | wc -l)" 1
+	is "checkpoints that they are of" "$(for c in $all; do den log --json "$c" | grep -o "$b@[0-9]*" | head -1; done | sort -u | wc -l)" 1
+	# what was made for them alone goes with who asked for them
+	soon 10 no_images "$b" || fail "images for forks are still there"
+	is "directories of images" "$(ls "$DEN_STATE/memory/$b" 2>/dev/null | wc -l)" 0
 }
 
 #@ root

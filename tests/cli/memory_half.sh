@@ -181,3 +181,36 @@ test_after_a_start_of_the_host_files_come_from_the_checkpoint() {
 	whole "$b" "after a start of the host"
 	is "its files" "$(work_of "$b")" $((work + 1))
 }
+
+# older BOX: its checkpoints are, by two minutes
+older() {
+	python3 -c 'import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], timeout=20)
+db.execute("UPDATE checkpoints SET created_ms = created_ms - 120000 WHERE box = ?", sys.argv[2:])
+db.commit()' "$DEN_STATE/den.db" "$1"
+}
+
+images_are() {
+	[ "$(den log --json "$1" | grep -o '"full":true' | wc -l)" = "$2" ] && [ "$(ls "$DEN_STATE/memory/$1" | grep -c '^[0-9]')" = "$2" ]
+}
+
+# Images that a fork needed only for a moment are dropped when they are a minute old: not while forks are made of them.
+#@ root timeout=120
+test_images_stay_while_forks_are_made_of_them() {
+	local b n i
+	can_save
+	b=$(box)
+	careful "$b"
+	DEN_TEST=wait:load "$DEN" fork --full --count 5 "$b" >made 2>said &
+	n=$!
+	soon 20 test -s made
+	for i in 1 2; do
+		older "$b"
+		full "$b" >/dev/null
+		den prune --all "$b" >/dev/null
+	done
+	wait "$n" || fail "it did not make them all: $(cat made said)"
+	is forks "$(wc -l <made)" 5
+	# and not for ever: those of the one that was asked for are left
+	soon 10 images_are "$b" 1 || fail "$(ls "$DEN_STATE/memory/$b"; den log "$b")"
+}
