@@ -114,7 +114,7 @@ static void child(const struct criu_start *s, int rpc, int runtime, int shim, in
 	char *argv[] = { (char *)"criu", (char *)"--inhibit-cache", (char *)"--library-path", (char *)HERE "/lib",
 		(char *)"--preload", (char *)"/proc/self/fd/8", (char *)HERE "/criu", (char *)"--no-default-config",
 		(char *)"swrk", (char *)"3", NULL };
-	int fds[] = { rpc, runtime, s->images, s->kdat, s->box, shim, s->init, s->watches };
+	int fds[] = { rpc, runtime, s->images, s->kdat, s->box, shim, s->init, s->watches, s->hide };
 	int null = open("/dev/null", O_RDWR);
 
 	/* One that saves must not die with the keeper: it has to let go of what it looks into. It sees at its next step

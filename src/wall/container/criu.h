@@ -56,6 +56,7 @@ struct criu_start {
 	int images;	      /* directory; -1: none */
 	int init;	      /* process 1's program; -1: none */
 	int watches;	      /* file in memory; -1: none */
+	int hide;	      /* file in memory, see pages.h; -1: none */
 	int kdat;	      /* file in memory */
 	const cpu_set_t *cpus; /* that it may run on; NULL: ours */
 };

@@ -9,7 +9,8 @@
 #define CRIU_FD_SHIM 8	  /* criu_shim.c */
 #define CRIU_FD_INIT 9	  /* load: the program of process 1; save: the ipc namespace, if CRIU keeps it */
 #define CRIU_FD_WATCHES 10 /* save: file in memory, see watches.h */
-#define CRIU_FDS_END 11
+#define CRIU_FD_HIDE 11	   /* save: file in memory, see pages_fds.h */
+#define CRIU_FDS_END 12
 
 #define CRIU_ENV_ENTER "DEN_CRIU_ENTER" /* CLONE_NEW* of what it enters */
 #define CRIU_ENV_KEEP "DEN_CRIU_KEEP"	/* set: what it linked for files without a name stays */

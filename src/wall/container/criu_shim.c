@@ -6,7 +6,7 @@
  *      code in a process with rights); then this enters, and goes on;
  *   2. CRIU keeps what it found out about the kernel in /run/criu.kdat: here that is a file in memory which the
  *      keeper gave.
- * And where CRIU asks for what only the host's root gets, at load it makes do with less.
+ * It is told of no page that den saves itself (pages.h). And where CRIU asks for what only the host's root gets, at load it makes do with less.
  *
  * It is compiled without a libc of its own: it uses the one that CRIU was linked with.
  */
@@ -20,7 +20,9 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -28,6 +30,7 @@
 #include <unistd.h>
 
 #include "criu_fds.h"
+#include "pages_fds.h"
 
 #define KDAT "/run/criu.kdat"
 #define PTS_MAJOR 136
@@ -57,6 +60,156 @@ int open64(const char *path, int flags, ...)
 	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
+/* ---- pages that den saves itself ---- */
+
+#define RSEQ_MAX 32768
+#define REGIONS_MAX 4096
+
+static struct hide *hidden;
+static unsigned long shown_pid; /* whose pages CRIU is looking at */
+/* Where the kernel writes by itself, as soon as a thread has told it: that must be CRIU's, who does it in order. CRIU asks
+ * for these of all threads of a process, and then looks at its pages. */
+static unsigned long rseqs[RSEQ_MAX];
+static int n_rseqs, rseqs_used;
+
+static void looks_at(int fd)
+{
+	char link[32], path[64], *p;
+	long n;
+
+	if (!hidden) {
+		hidden = (void *)syscall(SYS_mmap, NULL, sizeof(*hidden), PROT_READ | PROT_WRITE, MAP_SHARED, CRIU_FD_HIDE, 0L);
+		if (hidden == MAP_FAILED)
+			hidden = NULL;
+	}
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof(path) - 1);
+	path[n > 0 ? n : 0] = '\0';
+	p = strstr(path, "/pagemap");
+	while (p && p > path && p[-1] >= '0' && p[-1] <= '9')
+		p--;
+	shown_pid = p ? strtoul(p, NULL, 10) : 0;
+	rseqs_used = 1;
+}
+
+long ptrace(enum __ptrace_request request, ...)
+{
+	struct {
+		unsigned long pointer;
+		unsigned size, signature, flags, pad;
+	} *rseq;
+	va_list ap;
+	long pid, r;
+	void *addr, *data, *ret;
+
+	va_start(ap, request);
+	pid = va_arg(ap, pid_t);
+	addr = va_arg(ap, void *);
+	data = va_arg(ap, void *);
+	va_end(ap);
+	if (request >= PTRACE_PEEKTEXT && request <= PTRACE_PEEKUSER)
+		data = &ret; /* the system call has no other way to return it */
+	r = syscall(SYS_ptrace, (long)request, pid, addr, data);
+	if (r >= 0 && request >= PTRACE_PEEKTEXT && request <= PTRACE_PEEKUSER) {
+		errno = 0;
+		return (long)ret;
+	}
+	if (r < (long)sizeof(*rseq) - 4 || (int)request != 0x420f) /* PTRACE_GET_RSEQ_CONFIGURATION */
+		return r;
+	rseq = data;
+	if (rseqs_used)
+		n_rseqs = rseqs_used = 0;
+	if (n_rseqs == RSEQ_MAX) /* more threads than any box may have */
+		_exit(CRIU_EXIT_ENTER);
+	if (rseq->pointer)
+		rseqs[n_rseqs++] = rseq->pointer & ~(PAGE - 1);
+	return r;
+}
+
+struct told {
+	struct scan_region v[REGIONS_MAX];
+	unsigned long n, end; /* end: up to where all of it fit */
+};
+
+static void tell(struct told *t, unsigned long start, unsigned long end, unsigned long categories)
+{
+	if (start >= end || t->end)
+		return;
+	if (t->n == REGIONS_MAX) {
+		t->end = start;
+		return;
+	}
+	t->v[t->n++] = (struct scan_region){ start, end, categories };
+}
+
+/* Of a region in a hidden range: what must be CRIU's all the same. */
+static void tell_kept(struct told *t, unsigned long start, unsigned long end, unsigned long categories)
+{
+	for (unsigned long next; start < end; start = next + PAGE) {
+		next = end;
+		for (int i = 0; i < n_rseqs; i++)
+			if (rseqs[i] >= start && rseqs[i] < next)
+				next = rseqs[i];
+		if (next == end)
+			return;
+		if (hidden->n_kept == HIDE_KEPT_MAX)
+			_exit(CRIU_EXIT_ENTER);
+		hidden->kept[hidden->n_kept++] = (struct hide_page){ shown_pid, next };
+		tell(t, next, next + PAGE, categories);
+	}
+}
+
+static void tell_region(struct told *t, const struct scan_region *r)
+{
+	unsigned long at = r->start;
+
+	for (unsigned i = 0; i < hidden->n_ranges; i++) { /* of one process they are in order */
+		const struct hide_range *h = &hidden->ranges[i];
+
+		if (h->pid != shown_pid || h->end <= at || h->start >= r->end)
+			continue;
+		tell(t, at, h->start, r->categories);
+		at = h->start > at ? h->start : at;
+		tell_kept(t, at, h->end < r->end ? h->end : r->end, r->categories);
+		at = h->end;
+	}
+	tell(t, at, r->end, r->categories);
+}
+
+static int hide_pages(struct scan_arg *a, int n)
+{
+	static struct told t;
+	struct scan_region *v = (struct scan_region *)a->vec;
+
+	t.n = t.end = 0;
+	for (int i = 0; i < n; i++)
+		tell_region(&t, &v[i]);
+	if (t.n > a->vec_len) {
+		t.end = t.v[a->vec_len].start;
+		t.n = a->vec_len;
+	}
+	if (t.end)
+		a->walk_end = t.end;
+	memcpy(v, t.v, t.n * sizeof(*v));
+	hidden->used = 1;
+	return (int)t.n;
+}
+
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	void *arg;
+	int r;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	r = (int)syscall(SYS_ioctl, fd, request, arg);
+	if (r > 0 && request == SCAN_PAGES && hidden && hidden->n_ranges && shown_pid)
+		r = hide_pages(arg, r);
+	return r;
+}
+
 /* The program of process 1 is given open, and CRIU opens it again, by its number. Nobody in a box may read it: then the
  * open one does. */
 int openat64(int dirfd, const char *path, int flags, ...)
@@ -72,6 +225,8 @@ int openat64(int dirfd, const char *path, int flags, ...)
 		fd = (int)syscall(SYS_dup, atoi(path + 3));
 	if (fd < 0 && errno == EACCES && !strcmp(path, "ns/ipc")) /* likewise: process 1 may not be looked at */
 		fd = (int)syscall(SYS_dup, CRIU_FD_INIT);
+	if (fd >= 0 && !strcmp(path, "pagemap"))
+		looks_at(fd);
 	return fd;
 }
 

@@ -14,60 +14,9 @@
 #include "images.h"
 #include "launch.h"
 #include "mem.h"
+#include "status.h"
 
 #define PAIRS_MAX 4096
-
-/* ---- what a process says of itself ---- */
-
-struct status {
-	pid_t leader, inner; /* inner: as the innermost namespace has it */
-	int seccomp;
-	uint64_t filters; /* 0: a kernel that does not tell */
-	uint64_t bound, effective, permitted;
-};
-
-static const char *line_of(const char *text, const char *key)
-{
-	const char *p = strstr(text, key);
-
-	return p ? p + strlen(key) : NULL;
-}
-
-static uint64_t number_of(const char *text, const char *key, int base)
-{
-	const char *p = line_of(text, key);
-
-	return p ? strtoull(p, NULL, base) : 0;
-}
-
-static int status_read(const char *path, struct status *ret)
-{
-	char text[16384]; /* with more groups than CRIU takes */
-	const char *p, *end;
-
-	if (file_read_at(AT_FDCWD, path, text, sizeof(text), NULL) < 0)
-		return -1;
-	*ret = (struct status){ .leader = (pid_t)number_of(text, "\nTgid:", 10),
-		.filters = number_of(text, "\nSeccomp_filters:", 10),
-		.seccomp = (int)number_of(text, "\nSeccomp:", 10), .bound = number_of(text, "\nCapBnd:", 16),
-		.effective = number_of(text, "\nCapEff:", 16), .permitted = number_of(text, "\nCapPrm:", 16) };
-	p = line_of(text, "\nNStgid:");
-	if (!p)
-		return -1;
-	end = p + strcspn(p, "\n");
-	while (end > p && end[-1] != '\t')
-		end--;
-	ret->inner = (pid_t)strtol(end, NULL, 10);
-	return 0;
-}
-
-static int status_of(pid_t pid, struct status *ret)
-{
-	char path[48];
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-	return status_read(path, ret);
-}
 
 /* ---- what CRIU does not look at ---- */
 

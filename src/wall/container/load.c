@@ -35,6 +35,7 @@
 #include "mem.h"
 #include "memory.h"
 #include "nl.h"
+#include "pages.h"
 #include "pb.h"
 #include "tmpfs.h"
 
@@ -47,6 +48,7 @@ struct load {
 	struct cgroup *cg;
 	struct wall_box holder;
 	int talk; /* with the holder */
+	int images;
 	pid_t criu;
 	pid_t pid; /* process 1 */
 	struct image_notes notes;
@@ -209,6 +211,8 @@ static int load_step(const char *step, pid_t pid, void *user, struct den_err *er
 		d->pid = pid;
 		return ask(d, ASK_PROC, pid, err);
 	}
+	if (!strcmp(step, "post-restore")) /* all mappings are as they will be, and what fails still ends all of it */
+		return pages_load(d->cg, d->images, err);
 	if (strcmp(step, "pre-resume"))
 		return 0;
 	if (cgroup_limit(d->cg, d->plan->spec, err) < 0 &&
@@ -299,7 +303,7 @@ static int run_criu(struct load *d, int dirfd, struct den_err *err)
 	auto_fd images = open_images(d->plan, dirfd, err), init = -1, kdat = criu_kdat(d->plan, true, err);
 	auto_buf opts = { 0 }, answer = { 0 };
 	int groups[CGROUP_MAX_FDS], n = 0, r;
-	struct criu_start how = { .box = d->holder.pidfd, .inside = true, .group = -1, .watches = -1, .images = images, .kdat = kdat,
+	struct criu_start how = { .box = d->holder.pidfd, .inside = true, .group = -1, .watches = -1, .hide = -1, .images = images, .kdat = kdat,
 		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP, .groups = groups };
 	struct criu c = { 0 };
 	cpu_set_t cpus;
@@ -423,7 +427,7 @@ static int load_box(struct load *d, int dirfd, struct wall_box *ret, struct den_
 
 int container_load(const struct plan *p, int dirfd, struct wall_box *ret, struct den_err *err)
 {
-	struct load d = { .plan = p, .talk = -1, .holder.pidfd = -1 };
+	struct load d = { .plan = p, .talk = -1, .images = dirfd, .holder.pidfd = -1 };
 	int r;
 
 	*ret = (struct wall_box){ .pidfd = -1, .mntns = -1, .door = -1 };

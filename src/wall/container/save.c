@@ -22,6 +22,8 @@
 #include "images.h"
 #include "mem.h"
 #include "memory.h"
+#include "pages.h"
+#include "pages_fds.h"
 #include "pb.h"
 #include "sockets.h"
 #include "strv.h"
@@ -40,6 +42,8 @@ struct save {
 	struct sockets sockets;
 	int hold;     /* see sockets_hold(); -1: nothing is held */
 	pid_t packer; /* see tmpfs_pack(); 0: none runs */
+	int hide;     /* see pages_begin() */
+	struct pages *pages;
 	bool held;    /* by its cgroup: it does not run when CRIU lets go */
 };
 
@@ -119,12 +123,16 @@ static int on_frozen(struct save *v, struct den_err *err)
 	if (walls_own_filters(v->box->cg, v->box->pid, err) < 0 || groups_note(v->box->cg, &v->notes->groups, err) < 0 ||
 		groups_semaphores(v->box->cg, &v->semaphores, err) < 0)
 		return -1;
+	if (pages_begin(v->box->cg, v->s->dirfd, v->hide, &v->pages, err) < 0)
+		return -1;
 	return tmpfs_pack(v->box->pidfd, v->s->dirfd, &v->packer, err);
 }
 
 /* All is in the images; it runs again when this returns. */
 static int on_dumped(struct save *v, struct den_err *err)
 {
+	if (v->pages && pages_copied(v->pages, err) < 0)
+		return -1;
 	if (tmpfs_packed(pid_take(&v->packer), err) < 0 || (v->s->frozen && v->s->frozen(v->s->user, err) < 0))
 		return -1;
 	if (!v->s->stay) {
@@ -244,19 +252,29 @@ static int check(struct wall_box *b, const struct plan *p, struct den_err *err)
 	return 0;
 }
 
+static int hide_make(struct den_err *err)
+{
+	auto_fd fd = memfd_create("den-hide", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, sizeof(struct hide)) < 0)
+		return den_fail_sys(err, errno, "memory");
+	return fd_take(&fd);
+}
+
 int container_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
-		struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .watches = -1, .images = s->dirfd, .keep = !s->stay,
+		struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .watches = -1, .hide = -1, .images = s->dirfd, .keep = !s->stay,
 		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWTIME };
-	auto_fd kdat = -1, ipc = -1, watches = -1;
+	auto_fd kdat = -1, ipc = -1, watches = -1, hide = hide_make(err);
 	auto_buf opts = { 0 }, answer = { 0 }, found = { 0 };
 	struct image_notes notes = { 0 };
-	struct save v = { .box = b, .s = s, .notes = &notes, .plan = p, .hold = -1 };
+	struct save v = { .box = b, .s = s, .notes = &notes, .plan = p, .hold = -1, .hide = hide };
 	char version[24];
 	struct criu c = { 0 };
 	int r;
 
-	if (check(b, p, err) < 0 || criu_version(version, err) < 0 || init_program(b->pid, p, &notes, err) < 0 ||
+	how.hide = hide;
+	if (hide < 0 || check(b, p, err) < 0 || criu_version(version, err) < 0 || init_program(b->pid, p, &notes, err) < 0 ||
 		cgroup_freeze(b->cg, false, err) < 0)
 		return -1;
 	how.kdat = kdat = criu_kdat(p, false, err);
@@ -286,6 +304,9 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 	fd_close(&v.hold);
 	if (v.packer)
 		(void)tmpfs_packed(v.packer, NULL);
+	if (r == 0 && v.pages)
+		r = pages_end(v.pages, err);
+	pages_free(v.pages);
 	if (r == 0)
 		r = images_adopt(s->dirfd, notes.ipc, err);
 	if (r == 0)

@@ -1,0 +1,109 @@
+#include "crew.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "mem.h"
+
+#define ERRNO_MAX 250 /* an exit status has no room for more */
+#define URGENT (-15)
+
+static int processors(void)
+{
+	cpu_set_t cpus;
+
+	return sched_getaffinity(0, sizeof(cpus), &cpus) < 0 ? 1 : CPU_COUNT(&cpus);
+}
+
+static int labour(void *count, size_t parts, crew_work work, void *user, int who)
+{
+	for (;;) {
+		size_t part = atomic_fetch_add((_Atomic size_t *)count, 1);
+		int r;
+
+		if (part >= parts)
+			return 0;
+		r = work(user, part, who);
+		if (r)
+			return r;
+	}
+}
+
+static void kid(pid_t parent, bool urgent)
+{
+	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent)
+		_exit(EINTR);
+	if (urgent)
+		setpriority(PRIO_PROCESS, 0, URGENT);
+}
+
+int crew_start(struct crew *c, size_t parts, int max, bool urgent, crew_work work, void *user, struct den_err *err)
+{
+	pid_t own = getpid();
+	int n = MIN(MIN(MAX(processors(), 1), max), CREW_MAX);
+
+	*c = (struct crew){ .count = mmap(NULL, sizeof(size_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) };
+	if (c->count == MAP_FAILED) {
+		c->count = NULL;
+		return den_fail_sys(err, errno, "memory");
+	}
+	while (c->n < n && (size_t)c->n < parts) {
+		pid_t pid = fork();
+
+		if (pid == 0) {
+			kid(own, urgent);
+			_exit(MIN(labour(c->count, parts, work, user, c->n), ERRNO_MAX));
+		}
+		if (pid < 0 && c->n) /* fewer take longer */
+			break;
+		if (pid < 0)
+			return den_fail_sys(err, errno, "fork");
+		c->kids[c->n++] = pid;
+	}
+	return 0;
+}
+
+int crew_wait(struct crew *c, const char *what, struct den_err *err)
+{
+	int r = 0, status;
+
+	for (int i = 0; i < c->n; i++) {
+		while (waitpid(c->kids[i], &status, 0) < 0)
+			if (errno != EINTR) {
+				status = ECHILD << 8;
+				break;
+			}
+		if (status == 0 || r)
+			continue;
+		r = WIFEXITED(status) && WEXITSTATUS(status) < ERRNO_MAX
+			    ? den_fail_sys(err, WEXITSTATUS(status), "%s", what)
+			    : den_fail(err, DEN_INTERNAL, 0, "%s: who did it was killed", what);
+	}
+	if (c->count)
+		munmap(c->count, sizeof(size_t));
+	*c = (struct crew){ 0 };
+	return r;
+}
+
+int crew_do(size_t parts, int max, crew_work work, void *user, const char *what, struct den_err *err)
+{
+	struct crew c;
+	int r = 0, sys;
+
+	max = MIN(MIN(processors(), max), CREW_MAX) - 1;
+	if (crew_start(&c, parts, max, false, work, user, err) < 0) {
+		(void)crew_wait(&c, what, NULL);
+		return -1;
+	}
+	sys = labour(c.count, parts, work, user, CREW_MAX - 1);
+	if (sys)
+		r = den_fail_sys(err, sys, "%s", what);
+	return crew_wait(&c, what, r == 0 ? err : NULL) < 0 ? -1 : r;
+}

@@ -1,0 +1,166 @@
+#include "pages.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "crew.h"
+#include "fd.h"
+#include "mem.h"
+#include "pages_fds.h"
+#include "status.h"
+
+struct member {
+	uint32_t inner;
+	pid_t pid;
+};
+
+struct loading {
+	struct piece *v;
+	size_t n, *parts, n_parts;
+	pid_t *hosts; /* of each piece */
+	const char *maps[PAGES_FILES_MAX];
+	size_t sizes[PAGES_FILES_MAX];
+};
+
+static int damaged(struct den_err *err)
+{
+	return den_fail(err, DEN_UNSUPPORTED, 0,
+		"what was saved of the programs is damaged: '" PAGES_FILE "' speaks of what is not there");
+}
+
+/* ---- who and where ---- */
+
+static int member_compare(const void *a, const void *b)
+{
+	const struct member *x = a, *y = b;
+
+	return (x->inner > y->inner) - (x->inner < y->inner);
+}
+
+/* Those who load are in the same cgroup, but not in the box's pid namespace. */
+static struct member *members(struct cgroup *cg, size_t *ret_n, struct den_err *err)
+{
+	auto_free pid_t *pids = NULL;
+	struct member *m;
+	struct status st;
+	size_t n;
+
+	if (cgroup_pids(cg, &pids, &n, err) < 0)
+		return NULL;
+	m = mem_alloc((n + 1) * sizeof(*m));
+	*ret_n = 0;
+	for (size_t i = 0; i < n; i++)
+		if (status_of(pids[i], &st) == 0 && st.nested)
+			m[(*ret_n)++] = (struct member){ (uint32_t)st.inner, pids[i] };
+	qsort(m, *ret_n, sizeof(*m), member_compare);
+	return m;
+}
+
+static int find_hosts(struct loading *l, struct cgroup *cg, struct den_err *err)
+{
+	size_t n;
+	auto_free struct member *m = members(cg, &n, err);
+
+	if (!m)
+		return -1;
+	l->hosts = mem_alloc(l->n * sizeof(*l->hosts));
+	for (size_t i = 0; i < l->n; i++) {
+		struct member key = { .inner = l->v[i].pid }, *found = bsearch(&key, m, n, sizeof(*m), member_compare);
+
+		if (!found)
+			return damaged(err);
+		l->hosts[i] = found->pid;
+	}
+	return 0;
+}
+
+static int map_file(struct loading *l, int dirfd, uint32_t k, struct den_err *err)
+{
+	char name[32];
+	auto_fd fd = -1;
+	struct stat st;
+	void *p;
+
+	snprintf(name, sizeof(name), PAGES_FILE "-%u", (unsigned)k);
+	fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !st.st_size)
+		return damaged(err);
+	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return den_fail_sys(err, errno, "images");
+	l->maps[k] = p;
+	l->sizes[k] = (size_t)st.st_size;
+	return 0;
+}
+
+static int map_files(struct loading *l, int dirfd, struct den_err *err)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		const struct piece *v = &l->v[i];
+
+		if (!l->maps[v->file] && map_file(l, dirfd, v->file, err) < 0)
+			return -1;
+		if (v->at > l->sizes[v->file] || v->pages * PAGE > l->sizes[v->file] - v->at)
+			return damaged(err);
+	}
+	return 0;
+}
+
+/* ---- copying, in the crew ---- */
+
+static int fill_piece(const struct loading *l, const struct piece *v, pid_t host)
+{
+	const char *p = l->maps[v->file] + v->at;
+	size_t len = v->pages * PAGE;
+
+	(void)madvise((void *)(uintptr_t)p, len, MADV_POPULATE_READ);
+	for (size_t done = 0; done < len;) {
+		struct iovec from = { (void *)(uintptr_t)(p + done), len - done },
+			     to = { (void *)(uintptr_t)(v->start + done), len - done };
+		ssize_t n = process_vm_writev(host, &from, 1, &to, 1, 0);
+
+		if (n <= 0)
+			return n < 0 ? errno : EFAULT;
+		done += (size_t)n;
+	}
+	return 0;
+}
+
+static int fill_part(void *user, size_t part, int who)
+{
+	const struct loading *l = user;
+	int r = 0;
+
+	(void)who;
+	for (size_t i = l->parts[part]; r == 0 && i < l->parts[part + 1]; i++)
+		r = fill_piece(l, &l->v[i], l->hosts[i]);
+	return r;
+}
+
+int pages_load(struct cgroup *cg, int dirfd, struct den_err *err)
+{
+	struct loading l = { 0 };
+	int r;
+
+	if (pages_table_read(dirfd, &l.v, &l.n, err) < 0)
+		return -1;
+	if (!l.n)
+		return 0;
+	l.parts = pages_parts(l.v, l.n, &l.n_parts);
+	r = find_hosts(&l, cg, err) < 0 || map_files(&l, dirfd, err) < 0
+		    ? -1
+		    : crew_do(l.n_parts, CREW_MAX, fill_part, &l, "load the memory of a process", err);
+	for (int i = 0; i < PAGES_FILES_MAX; i++)
+		if (l.maps[i])
+			munmap((void *)(uintptr_t)l.maps[i], l.sizes[i]);
+	free(l.v);
+	free(l.parts);
+	free(l.hosts);
+	return r;
+}
