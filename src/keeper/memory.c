@@ -92,6 +92,7 @@ struct save {
 	struct keeper *k;
 	uint64_t number, print;
 	bool known, copied;
+	bool passing; /* see saved.h */
 	struct wall_saving w;
 	uint64_t bytes;
 };
@@ -167,6 +168,7 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 	}
 	memory_about(k, &about);
 	about.runtime = s->w.runtime ? mem_strdup(s->w.runtime) : NULL;
+	about.passing = s->passing;
 	r = saved_commit(k->store, &k->id, s->number, dir, &about, &s->bytes, err);
 	saved_about_free(&about);
 	return r;
@@ -336,7 +338,8 @@ static void forks_of(struct client *c, uint64_t number, bool made)
 	c->forks_of = number;
 }
 
-static int save_stay(struct keeper *k, const char *message, struct save *s, struct den_err *err)
+static int save_stay(
+	struct keeper *k, const char *message, bool passing, struct save *s, struct den_err *err)
 {
 	bool held = k->row.info.state == BOX_PAUSED;
 	struct den_err ignored;
@@ -344,7 +347,7 @@ static int save_stay(struct keeper *k, const char *message, struct save *s, stru
 
 	if (can_save(k, err) < 0)
 		return -1;
-	*s = (struct save){ .k = k, .number = k->row.next };
+	*s = (struct save){ .k = k, .number = k->row.next, .passing = passing };
 	tell_large(k);
 	r = save_images(s, true, err);
 	if (r == 0)
@@ -367,7 +370,7 @@ int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, st
 		wire_put_u64(out, F_NUMBER, k->row.info.images);
 		return 0;
 	}
-	r = save_stay(k, message, &s, err);
+	r = save_stay(k, message, false, &s, err);
 	if (r == 0) {
 		save_answer(&s, out);
 		drop_passing(k);
@@ -397,12 +400,11 @@ int memory_point(struct client *c, const char *ref, struct buf *out, struct den_
 		wire_put_u64(out, F_NUMBER, k->row.info.images);
 		return 0;
 	}
-	r = save_stay(k, FOR_FORK, &s, err);
+	r = save_stay(k, FOR_FORK, true, &s, err);
 	if (r == 0) {
 		forks_of(c, s.number, true);
 		save_answer(&s, out);
 		drop_passing(k);
-		seal_later(k, s.number, false); /* it is about to be read */
 	}
 	save_free(&s);
 	return r < 0 ? den_wrap(err, "fork") : 0;

@@ -91,7 +91,7 @@ static int add_file(struct saved *v, int dirfd, const char *name, struct den_err
 		v->n_files == SAVED_FILES_MAX)
 		return den_fail(
 			err, DEN_INTERNAL, 0, "the wall left something strange: '%.60s'", name);
-	if (fsync(fd) < 0)
+	if (!v->about.passing && fsync(fd) < 0)
 		return den_fail_sys(err, errno, "write '%.60s'", name);
 	v->files = mem_realloc(v->files, (v->n_files + 1) * sizeof(*v->files));
 	f = &v->files[v->n_files++];
@@ -156,7 +156,8 @@ int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd
 		.machine = copy(about->machine),
 		.cpu = copy(about->cpu),
 		.ids = about->ids,
-		.generation = about->generation };
+		.generation = about->generation,
+		.passing = about->passing };
 	saved_about_host(&v.about);
 	saved_boot(v.boot);
 	saved_path(id, ".", n, making);
@@ -165,7 +166,7 @@ int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd
 		return -1;
 	if (renameat(s->fd, making, s->fd, made) < 0)
 		return den_fail_sys(err, errno, "name '%s'", made);
-	if (sync_parents(s, id, err) < 0)
+	if (!about->passing && sync_parents(s, id, err) < 0)
 		return -1;
 	*ret_bytes = v.bytes;
 	return 0;
@@ -309,6 +310,8 @@ int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct save
 	r = saved_open_locked(s, id, n, LOCK_SH, &v, err);
 	saved_boot(boot);
 	same_boot = boot[0] && !strcmp(boot, v.boot);
+	if (r == 0 && v.about.passing && !same_boot)
+		r = den_fail(err, DEN_UNSUPPORTED, 0, "the programs were saved for a moment only, and the host was started anew since");
 	for (size_t i = 0; r == 0 && i < v.n_files; i++) {
 		packed |= v.files[i].how != SAVED_PLAIN;
 		if (v.files[i].how == SAVED_PLAIN)
@@ -370,7 +373,10 @@ int saved_share(struct store *s, const struct box_id *from, uint64_t n, const st
 			r = link_one(v.lock, dir, name, err);
 		if (r == 0 && f->how == SAVED_PLAIN && !f->hash[0]) /* a link changes its time */
 			r = saved_hash(dir, f->name, f->hash, err);
+		if (r == 0 && v.about.passing)
+			r = sync_at(dir, name, err);
 	}
+	v.about.passing = false;
 	if (r == 0 && v.recipe[0])
 		r = link_pages(&v, dir, err);
 	saved_path(to, ".", to_n, making);

@@ -9,7 +9,8 @@
  *   STATE/memory/ID/.N.gone   removed while somebody read it: swept when nobody does
  *
  * Invariants
- *  1. N is there with all its bytes on disk before the checkpoint's row says that it is full.
+ *  1. N is there with all its bytes on disk before the checkpoint's row says that it is full; a passing one (below) with
+ *     all its bytes in the kernel's hands.
  *  2. A directory without such a row was never acknowledged, or its checkpoint is gone: swept.
  *  3. The manifest names every file that belongs to it, with its size; once it is sealed with the hash of its
  *     content too, or with that of a recipe (saved_pages.h). What it does not name is not looked at.
@@ -37,6 +38,9 @@ struct saved_about {
 	char *kernel, *machine, *cpu; /* of this host, if NULL in saved_commit() */
 	uint64_t ids; /* enum plan_ids */
 	uint64_t generation; /* of the policy */
+	/* Of use for a moment, as those of a fork: nobody waits until they are on disk, and after the host's next start they
+	 * are worth nothing. */
+	bool passing;
 };
 void saved_about_free(struct saved_about *a);
 
@@ -78,7 +82,7 @@ void saved_close(struct saved *v);
 /* An empty directory for N; what a crash left there is gone. */
 int saved_begin(
 	struct store *s, const struct box_id *id, uint64_t n, int *ret_dirfd, struct den_err *err);
-/* It is all there: on disk when this returns. */
+/* It is all there: on disk when this returns, if it is not a passing one. */
 int saved_commit(struct store *s, const struct box_id *id, uint64_t n, int dirfd,
 	const struct saved_about *about, uint64_t *ret_bytes, struct den_err *err);
 void saved_abandon(struct store *s, const struct box_id *id, uint64_t n);

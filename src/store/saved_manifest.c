@@ -142,8 +142,8 @@ static void put(struct buf *b, const char *key, const char *value)
 	buf_addf(b, "%s %s\n", key, value ? value : "");
 }
 
-/* On disk, and then in place of the other: whatever happens, there is one, and it is whole. */
-static int replace(int dirfd, const char *text, size_t n, struct den_err *err)
+/* On disk, if it is to last, and then in place of the other: whatever happens, there is one, and it is whole. */
+static int replace(int dirfd, const char *text, size_t n, bool lasting, struct den_err *err)
 {
 	auto_fd fd = -1;
 
@@ -153,7 +153,8 @@ static int replace(int dirfd, const char *text, size_t n, struct den_err *err)
 		return den_fail_sys(err, errno, "make '" MAKING "'");
 	if (fd_write_all(fd, text, n, err) < 0)
 		return -1;
-	if (fsync(fd) < 0 || renameat(dirfd, MAKING, dirfd, SAVED_MANIFEST) < 0 || fsync(dirfd) < 0)
+	if ((lasting && fsync(fd) < 0) || renameat(dirfd, MAKING, dirfd, SAVED_MANIFEST) < 0 ||
+		(lasting && fsync(dirfd) < 0))
 		return den_fail_sys(err, errno, "write '" SAVED_MANIFEST "'");
 	return 0;
 }
@@ -177,6 +178,8 @@ int saved_manifest_write(int dirfd, const struct saved *v, struct den_err *err)
 	put(&b, "boot", v->boot);
 	if (v->recipe[0])
 		put(&b, "pages", v->recipe);
+	if (v->about.passing)
+		put(&b, "passing", "1");
 	for (size_t i = 0; i < v->n_files; i++) {
 		const struct saved_file *f = &v->files[i];
 
@@ -188,7 +191,7 @@ int saved_manifest_write(int dirfd, const struct saved *v, struct den_err *err)
 	sha256_add(&h, b.p, b.len);
 	sha256_hex(&h, hex);
 	put(&b, "end", hex);
-	return replace(dirfd, b.p, b.len, err);
+	return replace(dirfd, b.p, b.len, !v->about.passing, err);
 }
 
 static int damaged(struct den_err *err, const char *what)
@@ -244,6 +247,10 @@ static int line_get(struct saved *v, const char *key, const char *value, struct 
 		return parse_u64(value, 0, INT64_MAX, &v->about.generation, err);
 	if (!strcmp(key, "bytes"))
 		return parse_u64(value, 0, INT64_MAX, &v->bytes, err);
+	if (!strcmp(key, "passing")) {
+		v->about.passing = true;
+		return strcmp(value, "1") ? damaged(err, "its manifest") : 0;
+	}
 	if (!strcmp(key, "boot")) {
 		snprintf(v->boot, sizeof(v->boot), "%s", value);
 		return 0;

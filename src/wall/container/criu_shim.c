@@ -195,6 +195,18 @@ static int hide_pages(struct scan_arg *a, int n)
 	return (int)t.n;
 }
 
+/* Nothing but hidden memory: the kernel need not be asked, which takes it long. */
+static int is_hidden(const struct scan_arg *a)
+{
+	for (unsigned i = 0; i < hidden->n_ranges; i++) {
+		const struct hide_range *h = &hidden->ranges[i];
+
+		if (h->pid == shown_pid && h->start <= a->start && a->end <= h->end)
+			return 1;
+	}
+	return 0;
+}
+
 int ioctl(int fd, unsigned long request, ...)
 {
 	va_list ap;
@@ -204,10 +216,17 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
+	if (request != SCAN_PAGES || !hidden || !hidden->n_ranges || !shown_pid)
+		return (int)syscall(SYS_ioctl, fd, request, arg);
+	if (is_hidden(arg)) {
+		struct scan_arg *a = arg;
+
+		*(struct scan_region *)a->vec = (struct scan_region){ a->start, a->end, SCAN_PRESENT };
+		a->walk_end = a->end;
+		return hide_pages(a, 1);
+	}
 	r = (int)syscall(SYS_ioctl, fd, request, arg);
-	if (r > 0 && request == SCAN_PAGES && hidden && hidden->n_ranges && shown_pid)
-		r = hide_pages(arg, r);
-	return r;
+	return r > 0 ? hide_pages(arg, r) : r;
 }
 
 /* The program of process 1 is given open, and CRIU opens it again, by its number. Nobody in a box may read it: then the

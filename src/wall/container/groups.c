@@ -134,7 +134,7 @@ static struct member *members(struct cgroup *cg, size_t *ret_n, struct den_err *
 	for (size_t i = 0; i < all; i++) {
 		struct status st;
 
-		if (status_of(pids[i], &st) == 0)
+		if (status_of(pids[i], &st) == 0 && st.nested) /* not those who load */
 			m[n++] = (struct member){ st.inner, pids[i] };
 	}
 	*ret_n = n;

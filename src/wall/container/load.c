@@ -24,6 +24,7 @@
 
 #include "cgroup.h"
 #include "container.h"
+#include "crew.h"
 #include "criu.h"
 #include "criu_fds.h"
 #include "disk.h"
@@ -203,6 +204,27 @@ static int ask(struct load *d, int what, pid_t pid, struct den_err *err)
 	return -1;
 }
 
+static int restore_groups(void *user, size_t part, int who)
+{
+	struct load *d = user;
+	struct den_err e = { 0 };
+
+	(void)part;
+	(void)who;
+	return groups_restore(d->cg, buf_str(&d->notes.groups), &e) == 0 ? 0 : e.sys ? e.sys : EIO;
+}
+
+/* All processes are there, their mappings are as they will be, and what fails still ends all of it. */
+static int load_rest(struct load *d, struct den_err *err)
+{
+	struct crew groups;
+	int r = crew_start(&groups, 1, 1, false, restore_groups, d, err); /* the kernel lets it wait: meanwhile */
+
+	if (r == 0)
+		r = pages_load(d->cg, d->images, err);
+	return crew_wait(&groups, "put processes into the groups of their execs", r == 0 ? err : NULL) < 0 ? -1 : r;
+}
+
 static int load_step(const char *step, pid_t pid, void *user, struct den_err *err)
 {
 	struct load *d = user;
@@ -211,15 +233,14 @@ static int load_step(const char *step, pid_t pid, void *user, struct den_err *er
 		d->pid = pid;
 		return ask(d, ASK_PROC, pid, err);
 	}
-	if (!strcmp(step, "post-restore")) /* all mappings are as they will be, and what fails still ends all of it */
-		return pages_load(d->cg, d->images, err);
+	if (!strcmp(step, "post-restore"))
+		return load_rest(d, err);
 	if (strcmp(step, "pre-resume"))
 		return 0;
 	if (cgroup_limit(d->cg, d->plan->spec, err) < 0 &&
 		(err->code != DEN_UNSUPPORTED || !(d->plan->spec->flags & BOX_PIDS_DEFAULT)))
 		return -1;
-	if (walls_check(d->cg, d->criu, d->holder.pid, d->holder.pid, err) < 0 ||
-		groups_restore(d->cg, buf_str(&d->notes.groups), err) < 0)
+	if (walls_check(d->cg, d->criu, d->holder.pid, d->holder.pid, err) < 0)
 		return -1;
 	return d->plan->cloned(d->pid, d->plan->user, err);
 }
