@@ -497,7 +497,9 @@ struct den_checkpoint {
 	bool head;	    /* the present descends from it */
 	uint64_t size;	    /* bytes that the box's changes took then; 0: not known */
 	bool full;	    /* with the programs that ran then */
-	uint64_t memory;    /* of a full one: bytes that those take on disk */
+	uint64_t memory;    /* of a full one: bytes of programs, before they are compressed */
+	uint64_t memory_disk; /* bytes on disk that they take, and that are free when it goes */
+	uint64_t memory_shared; /* bytes on disk that other checkpoints need, too */
 };
 
 /**

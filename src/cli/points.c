@@ -188,6 +188,8 @@ void point_json(struct json *j, const char *key, const struct den_checkpoint *c)
 	json_u64(j, "turn", c->turn);
 	json_bool(j, "full", c->full);
 	json_u64(j, "memory", c->memory);
+	json_u64(j, "memory_disk", c->memory_disk);
+	json_u64(j, "memory_shared", c->memory_shared);
 	json_str(j, "kind", c->kind);
 	json_bool(j, "head", c->head);
 	json_time(j, "created", c->created_ms);

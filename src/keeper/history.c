@@ -416,8 +416,10 @@ int req_checkpoint(struct client *c, const struct wire_frame *f, struct buf *out
 	return 0;
 }
 
-static void put_ckpt(struct buf *b, const struct ckpt *c, bool head)
+static void put_ckpt(struct keeper *k, struct buf *b, const struct ckpt *c, bool head)
 {
+	uint64_t own, shared;
+
 	wire_put_u64(b, F_NUMBER, c->number);
 	wire_put_u64(b, F_PARENT, (uint64_t)(c->parent + 1));
 	wire_put_u64(b, F_CREATED_MS, (uint64_t)c->created_ms);
@@ -431,6 +433,9 @@ static void put_ckpt(struct buf *b, const struct ckpt *c, bool head)
 	if (c->images) {
 		wire_put_u64(b, F_FULL, 1);
 		wire_put_u64(b, F_IMAGES, c->images);
+		saved_usage(k->store, &k->id, c->number, &own, &shared);
+		wire_put_u64(b, F_IMAGES_DISK, own);
+		wire_put_u64(b, F_IMAGES_SHARED, shared);
 	}
 }
 
@@ -438,7 +443,7 @@ static void send_ckpt(struct client *c, const struct ckpt *ckpt)
 {
 	auto_buf rec = { 0 }, b = { 0 };
 
-	put_ckpt(&rec, ckpt, ckpt->number == c->k->row.head);
+	put_ckpt(c->k, &rec, ckpt, ckpt->number == c->k->row.head);
 	wire_put_bytes(&b, F_RECORD, rec.p, rec.len);
 	conn_send_buf(&c->conn, WM_RECORD, 0, &b);
 }

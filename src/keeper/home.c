@@ -21,6 +21,7 @@
 #include "history.h"
 #include "keeper.h"
 #include "place.h"
+#include "saved.h"
 
 #define PRINT_AT_ONCE 500
 
@@ -343,7 +344,21 @@ static bool is_known(const struct keeper *k, const char *name, const struct ckpt
 	return name[0] == 'c' && history_find(all, n, number);
 }
 
-/* Works of rollbacks and checkpoints that were never acknowledged. */
+struct known {
+	const struct keeper *k;
+	const struct ckpt *all;
+	size_t n;
+};
+
+static bool has_images(uint64_t number, void *user)
+{
+	const struct known *w = user;
+	const struct ckpt *c = history_find(w->all, w->n, number);
+
+	return (c && c->images) || (w->k->row.info.on_disk && w->k->row.info.images == number);
+}
+
+/* Works of rollbacks and checkpoints that were never acknowledged, images that no row speaks of any more. */
 int home_sweep(struct keeper *k, struct den_err *err)
 {
 	struct ckpt *all = NULL;
@@ -368,6 +383,7 @@ int home_sweep(struct keeper *k, struct den_err *err)
 	}
 	if (d)
 		closedir(d);
+	saved_remove_but(k->store, &k->id, has_images, &(struct known){ k, all, n });
 	ckpts_free(all, n);
 	return r;
 }

@@ -42,6 +42,8 @@ static int checkpoint_read(const char *p, size_t n, struct den_checkpoint *c, st
 		case F_HEAD: c->head = u; break;
 		case F_FULL: c->full = u; break;
 		case F_IMAGES: c->memory = u; break;
+		case F_IMAGES_DISK: c->memory_disk = u; break;
+		case F_IMAGES_SHARED: c->memory_shared = u; break;
 		case F_KIND: c->kind = s; break;
 		case F_MSG: c->message = s; break;
 		case F_ORIGIN: c->origin = s; break;

@@ -212,6 +212,30 @@ int saved_look(struct store *s, const struct box_id *id, uint64_t n, struct save
 	return 0;
 }
 
+void saved_usage(
+	struct store *s, const struct box_id *id, uint64_t n, uint64_t *ret_own, uint64_t *ret_shared)
+{
+	struct dirent *de;
+	char path[96];
+	int fd;
+	DIR *d;
+
+	*ret_own = *ret_shared = 0;
+	saved_path(id, "", n, path);
+	fd = saved_open_dir(s->fd, path);
+	d = fd >= 0 ? fdopendir(fd) : NULL;
+	if (!d)
+		fd_close(&fd);
+	while (d && (de = readdir(d))) {
+		struct stat st;
+
+		if (fstatat(dirfd(d), de->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+			*(st.st_nlink > 1 ? ret_shared : ret_own) += (uint64_t)st.st_blocks * 512;
+	}
+	if (d)
+		closedir(d);
+}
+
 static int damaged(const struct saved_file *f, struct den_err *err)
 {
 	return den_fail(err, DEN_UNSUPPORTED, 0,

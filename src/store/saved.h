@@ -101,6 +101,9 @@ int saved_seal(
 /* The same images under another box's number, sharing the bytes. */
 int saved_share(struct store *s, const struct box_id *from, uint64_t n, const struct box_id *to,
 	uint64_t to_n, struct den_err *err);
+/* Bytes on disk: of files that it alone has, and of those that others have links to. */
+void saved_usage(
+	struct store *s, const struct box_id *id, uint64_t n, uint64_t *ret_own, uint64_t *ret_shared);
 /* None of these waits: what is being read goes when that ends, or with the next sweep. */
 void saved_remove(struct store *s, const struct box_id *id, uint64_t n);
 /* Those for which keep() says no; without keep also what is in the making. */

@@ -29,8 +29,9 @@ static bool remove_alone(struct store *s, const char *path)
 	return true;
 }
 
-/* Who reads it goes on with what it has open, under another name that says what is to become of it: whoever comes by
- * when nobody reads it any more removes it, and who read it does. */
+/* Who reads it goes on with what it has open, under another name that says what is to become of it. Who has had the
+ * lock, to read or to remove, looks for such names when it has let go of it (saved_sweep_box()): so either that one
+ * finds it, or the lock was free when it was renamed. */
 static void remove_at(struct store *s, const char *dir, const char *name)
 {
 	char path[400], gone[400];
@@ -41,6 +42,7 @@ static void remove_at(struct store *s, const char *dir, const char *name)
 	snprintf(gone, sizeof(gone), "%s/.%s" GONE, dir, name);
 	(void)remove_alone(s, gone);
 	(void)renameat(s->fd, path, s->fd, gone);
+	(void)remove_alone(s, gone);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -99,6 +101,7 @@ void saved_remove(struct store *s, const struct box_id *id, uint64_t n)
 	snprintf(dir, sizeof(dir), SAVED_DIR "/%s", id->s);
 	snprintf(name, sizeof(name), "%llu", (unsigned long long)n);
 	remove_at(s, dir, name);
+	saved_sweep_box(s, id);
 }
 
 void saved_remove_but(
@@ -118,10 +121,9 @@ void saved_remove_but(
 	}
 	if (d)
 		closedir(d);
+	saved_sweep_box(s, id);
 	if (!keep)
 		unlinkat(s->fd, dir, AT_REMOVEDIR); /* if that was all */
-	else
-		saved_sweep_box(s, id);
 }
 
 int saved_sweep(struct store *s, bool (*alive)(const struct box_id *id, void *user), void *user,

@@ -166,6 +166,7 @@ enum wire_field {
 	F_REAL, F_LINK_MODE, F_XATTR,
 	/* programs on disk */
 	F_FROZEN_US, F_UNSAVED, F_ON_DISK, F_RESTORES, F_IMAGES, F_FULL, F_MARK,
+	F_IMAGES_DISK, F_IMAGES_SHARED,
 	WIRE_FIELDS,
 };
 

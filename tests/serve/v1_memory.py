@@ -73,6 +73,7 @@ def full_checkpoints_and_forks(api):
     check(s["memory"] > 0 and s["lost"] == [], "saved %r" % s)
     c = [c for c in api.get(p + "/checkpoints").json["checkpoints"] if c["number"] == s["number"]][0]
     check(c["full"] and c["memory"] and c["message"] == "all", "told %r" % c)
+    check(c["memory_disk"] > 0 and c["memory_shared"] is not None, "on disk %r" % c)
     goes_on(api, b, n, "it goes on after a checkpoint")
     time.sleep(1)
     a = api.post(p + "/fork", {"full": True, "count": 2}, 201).json

@@ -42,6 +42,8 @@ static json_t *checkpoint_json(const struct den_checkpoint *c)
 	json_object_set_new(o, "size", v1_count(c->size));
 	json_object_set_new(o, "full", json_boolean(c->full));
 	json_object_set_new(o, "memory", v1_count(c->memory));
+	json_object_set_new(o, "memory_disk", c->full ? json_integer((json_int_t)c->memory_disk) : json_null());
+	json_object_set_new(o, "memory_shared", c->full ? json_integer((json_int_t)c->memory_shared) : json_null());
 	return o;
 }
 
