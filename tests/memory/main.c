@@ -15,6 +15,8 @@
 static const struct subject *const subjects[] = {
 	&subject_counter,
 	&subject_heap,
+	&subject_large,
+	&subject_inherited,
 	&subject_maps,
 	&subject_shm,
 	&subject_memfd,

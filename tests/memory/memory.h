@@ -71,7 +71,7 @@ pid_t echoing_child(int *fd);
 int64_t mono_ns(void);
 void nap_ms(int ms);
 
-extern const struct subject subject_counter, subject_heap, subject_maps, subject_shm, subject_memfd;
+extern const struct subject subject_counter, subject_heap, subject_large, subject_inherited, subject_maps, subject_shm, subject_memfd;
 extern const struct subject subject_files, subject_deleted, subject_locks, subject_ofd,
 	subject_tmpfs;
 extern const struct subject subject_pipe, subject_fifo;

@@ -216,7 +216,8 @@ int ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (request != SCAN_PAGES || !hidden || !hidden->n_ranges || !shown_pid)
+	/* it also asks for guards, which are its own */
+	if (request != SCAN_PAGES || !hidden || !hidden->n_ranges || !shown_pid || !(((struct scan_arg *)arg)->anyof & SCAN_PRESENT))
 		return (int)syscall(SYS_ioctl, fd, request, arg);
 	if (is_hidden(arg)) {
 		struct scan_arg *a = arg;
