@@ -87,3 +87,61 @@ size_t *pages_parts(const struct piece *v, size_t n, size_t *ret_n)
 	*ret_n = parts;
 	return begin;
 }
+
+static int piece_compare(const void *a, const void *b)
+{
+	const struct piece *x = a, *y = b;
+
+	return x->pid != y->pid ? (x->pid < y->pid ? -1 : 1) : (x->start > y->start) - (x->start < y->start);
+}
+
+static int page_compare(const void *a, const void *b)
+{
+	const struct hide_page *x = a, *y = b;
+
+	return x->pid != y->pid ? (x->pid < y->pid ? -1 : 1) : (x->address > y->address) - (x->address < y->address);
+}
+
+static bool is_before(const struct hide_page *k, const struct piece *v)
+{
+	return k->pid != v->pid ? k->pid < v->pid : k->address < v->start;
+}
+
+/* The first n pages of it go to *out; it is the rest. */
+static void cut(struct piece *v, uint64_t n, struct piece *out, size_t *n_out)
+{
+	if (n) {
+		out[*n_out] = *v;
+		out[(*n_out)++].pages = n;
+	}
+	v->start += n * PAGE;
+	v->at += n * PAGE;
+	v->pages -= n;
+}
+
+struct piece *pages_leave_out(struct piece *all, size_t n, struct hide_page *kept, size_t n_kept, size_t *ret_n)
+{
+	struct piece *out = mem_alloc((n + n_kept + 1) * sizeof(*out));
+	size_t k = 0;
+
+	*ret_n = 0;
+	qsort(all, n, sizeof(*all), piece_compare);
+	qsort(kept, n_kept, sizeof(*kept), page_compare);
+	for (size_t i = 0; i < n; i++) {
+		struct piece v = all[i];
+
+		while (k < n_kept && is_before(&kept[k], &v))
+			k++;
+		for (; k < n_kept && kept[k].pid == v.pid && kept[k].address < v.start + v.pages * PAGE; k++) {
+			struct piece gone[1];
+			size_t one = 0;
+
+			if (kept[k].address < v.start) /* the same one again */
+				continue;
+			cut(&v, (kept[k].address - v.start) / PAGE, out, ret_n);
+			cut(&v, 1, gone, &one);
+		}
+		cut(&v, v.pages, out, ret_n);
+	}
+	return out;
+}

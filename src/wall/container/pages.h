@@ -43,3 +43,6 @@ int pages_table_write(int dirfd, const struct piece *v, size_t n, struct den_err
 int pages_table_read(int dirfd, struct piece **ret, size_t *ret_n, struct den_err *err);
 /* Consecutive pieces that are one part of the work: the indices where they begin, and the end. To be freed. */
 size_t *pages_parts(const struct piece *v, size_t n, size_t *ret_n);
+/* What CRIU kept after all is not ours: all but those pages. Sorts what it is given; to be freed. */
+struct hide_page;
+struct piece *pages_leave_out(struct piece *all, size_t n, struct hide_page *kept, size_t n_kept, size_t *ret_n);

@@ -303,65 +303,6 @@ int pages_copied(struct pages *p, struct den_err *err)
 	return crew_wait(&p->crew, "save the memory of a process", err);
 }
 
-static int piece_compare(const void *a, const void *b)
-{
-	const struct piece *x = a, *y = b;
-
-	return x->pid != y->pid ? (x->pid < y->pid ? -1 : 1) : (x->start > y->start) - (x->start < y->start);
-}
-
-static int page_compare(const void *a, const void *b)
-{
-	const struct hide_page *x = a, *y = b;
-
-	return x->pid != y->pid ? (x->pid < y->pid ? -1 : 1) : (x->address > y->address) - (x->address < y->address);
-}
-
-static bool is_before(const struct hide_page *k, const struct piece *v)
-{
-	return k->pid != v->pid ? k->pid < v->pid : k->address < v->start;
-}
-
-/* The first n pages of it go to *out; it is the rest. */
-static void cut(struct piece *v, uint64_t n, struct piece *out, size_t *n_out)
-{
-	if (n) {
-		out[*n_out] = *v;
-		out[(*n_out)++].pages = n;
-	}
-	v->start += n * PAGE;
-	v->at += n * PAGE;
-	v->pages -= n;
-}
-
-/* What CRIU kept after all is not ours: those pages are left out. */
-static struct piece *leave_out(struct pages *p, struct hide_page *kept, size_t n_kept, size_t *ret_n)
-{
-	struct piece *out = mem_alloc((p->n + n_kept + 1) * sizeof(*out));
-	size_t k = 0;
-
-	*ret_n = 0;
-	qsort(p->v, p->n, sizeof(*p->v), piece_compare);
-	qsort(kept, n_kept, sizeof(*kept), page_compare);
-	for (size_t i = 0; i < p->n; i++) {
-		struct piece v = p->v[i];
-
-		while (k < n_kept && is_before(&kept[k], &v))
-			k++;
-		for (; k < n_kept && kept[k].pid == v.pid && kept[k].address < v.start + v.pages * PAGE; k++) {
-			struct piece gone[1];
-			size_t one = 0;
-
-			if (kept[k].address < v.start) /* the same one again */
-				continue;
-			cut(&v, (kept[k].address - v.start) / PAGE, out, ret_n);
-			cut(&v, 1, gone, &one);
-		}
-		cut(&v, v.pages, out, ret_n);
-	}
-	return out;
-}
-
 static void drop_files(int dirfd)
 {
 	char name[32];
@@ -381,7 +322,7 @@ int pages_end(struct pages *p, struct den_err *err)
 		drop_files(p->dirfd);
 		return 0;
 	}
-	all = leave_out(p, p->hide->kept, MIN(p->hide->n_kept, HIDE_KEPT_MAX), &n);
+	all = pages_leave_out(p->v, p->n, p->hide->kept, MIN(p->hide->n_kept, HIDE_KEPT_MAX), &n);
 	return n ? pages_table_write(p->dirfd, all, n, err) : (drop_files(p->dirfd), 0);
 }
 
