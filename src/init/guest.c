@@ -90,8 +90,20 @@ void guest_wake(const char *hostname, const char *boot_id)
 		write_boot_id(boot_id);
 }
 
+/* What runsc gave it as 0, 1 and 2 are files of the host's, which root of the box could open through /proc. */
+static void own_stdio(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; null >= 0 && fd < 3; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+}
+
 void guest_prepare(const char *pids, const char *boot_id)
 {
+	own_stdio();
 	umount2("/tmp", MNT_DETACH); /* runsc covers an empty one: what is written there would not be kept */
 	unlink("/dev/fuse"); /* and what else no box has */
 	unlink("/dev/net/tun");

@@ -11,14 +11,15 @@
 
 #define LOOK_MAX 2000
 
-static uint64_t uid_of(int dir)
+static void put_status(int dir, struct buf *rec)
 {
-	char text[2048], *p;
+	char text[2048] = "", *uid, *tasks;
 
-	if (file_read_at(dir, "status", text, sizeof(text), NULL) < 0)
-		return 65534;
-	p = strstr(text, "\nUid:");
-	return p ? strtoull(p + 5, NULL, 10) : 65534;
+	(void)file_read_at(dir, "status", text, sizeof(text), NULL);
+	uid = strstr(text, "\nUid:");
+	tasks = strstr(text, "\nThreads:");
+	wire_put_u64(rec, F_UID, uid ? strtoull(uid + 5, NULL, 10) : 65534);
+	wire_put_u64(rec, F_PIDS_NOW, tasks ? strtoull(tasks + 9, NULL, 10) : 1);
 }
 
 static void put_command(int dir, const char *name, size_t n, struct buf *rec)
@@ -55,7 +56,7 @@ static void put_process(int pid, int dir, struct buf *out)
 	wire_put_u64(&rec, F_PID, (uint64_t)pid);
 	wire_put_u64(&rec, F_PPID, (uint64_t)MAX(ppid, 0));
 	wire_put_u64(&rec, F_INIT_PID, (uint64_t)pid);
-	wire_put_u64(&rec, F_UID, uid_of(dir));
+	put_status(dir, &rec);
 	wire_put_u64(&rec, F_STATE, (uint64_t)(unsigned char)state);
 	wire_put_u64(&rec, F_CPU_USEC, (u + s) * (uint64_t)(1000000 / sysconf(_SC_CLK_TCK)));
 	/* with the children it has waited for: what a limit of the whole tree counts */

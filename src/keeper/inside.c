@@ -10,8 +10,11 @@
 #define TELL_MS 2000
 #define PS_MAX 2000
 
+enum { HAS_PIDS = 1 << 5, HAS_PIDS_MAX = 1 << 6 }; /* of box_stats.has */
+
 struct proc {
 	uint64_t pid, ppid, uid, state, cpu, mem;
+	uint64_t tasks;
 	uint64_t tree; /* milliseconds, with the children it has waited for */
 	const char *comm;
 	size_t comm_len;
@@ -36,6 +39,8 @@ static bool proc_get(const struct wire_value *rec, struct proc *ret)
 			(void)wire_u64(&v, INT64_MAX, &p.cpu, NULL);
 		else if (v.tag == F_CPU_MS)
 			(void)wire_u64(&v, INT64_MAX / 1000, &p.tree, NULL);
+		else if (v.tag == F_PIDS_NOW)
+			(void)wire_u64(&v, 1 << 22, &p.tasks, NULL);
 		else if (v.tag == F_MEM_BYTES)
 			(void)wire_u64(&v, INT64_MAX, &p.mem, NULL);
 		else if (v.tag == F_COMM && v.len <= 512 && !memchr(v.p, 0, v.len)) {
@@ -135,4 +140,23 @@ int inside_cpu(struct keeper *k, uint64_t root, uint64_t *usec)
 	}
 	*usec = MIN(sum, UINT64_MAX / 1000) * 1000;
 	return 0;
+}
+
+/* How many processes and threads there are, as the box says; how many there may be is known here. */
+void inside_stats(struct keeper *k, struct box_stats *st)
+{
+	auto_buf text = { 0 };
+	struct wire_reader rd;
+	struct wire_value v;
+	struct proc p;
+
+	st->pids_max = k->row.info.spec.pids ? MIN(k->row.info.spec.pids, k->ops->pids_max) : k->ops->pids_max;
+	st->has |= HAS_PIDS_MAX;
+	if (ask(k, &text) < 0)
+		return;
+	rd = wire_reader(text.p, text.len);
+	for (size_t n = 0; n < PS_MAX && wire_next(&rd, &v, NULL) > 0; n++)
+		if (v.tag == F_RECORD2 && proc_get(&v, &p))
+			st->pids += MAX(p.tasks, 1U);
+	st->has |= HAS_PIDS;
 }

@@ -348,6 +348,7 @@ void ps_put(struct keeper *k, struct buf *b);
 /* inside.c */
 void inside_ps(struct keeper *k, struct buf *b);
 int inside_cpu(struct keeper *k, uint64_t root, uint64_t *usec);
+void inside_stats(struct keeper *k, struct box_stats *st);
 void inside_answer(struct keeper *k, const struct wire_frame *f);
 
 /* vault.c: secrets and identity; what else it has is in vault.h */

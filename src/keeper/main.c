@@ -238,6 +238,8 @@ static int req_stats(struct client *c, const struct wire_frame *f, struct buf *o
 		st.has = DISK_HAS;
 	else if (c->k->ops->stats(&c->k->wall, &st, err) < 0)
 		return -1;
+	else if (c->k->ops->own_kernel)
+		inside_stats(c->k, &st);
 	disk_stats(c->k, &st);
 	box_stats_put(out, &st);
 	return 0;

@@ -85,6 +85,7 @@ enum wall_settle { SETTLE_FLUSH, SETTLE_HOLD, SETTLE_GO };
 struct wall_ops {
 	const char *name;
 	bool own_kernel; /* the host sees none of the box's processes */
+	uint64_t pids_max; /* it holds no box to more, whatever is asked for; 0: it does not say */
 	/* Can this host run it? err says what is missing and what to do. */
 	int (*probe)(struct den_err *err);
 	/* Starts init. On failure nothing stays. */

@@ -297,7 +297,7 @@ static const struct attack attacks[] = {
 	{ "adjtimex", try_adjtimex },
 	{ "acct", try_acct },
 	{ "quotactl", try_quotactl },
-	{ "syslog", try_syslog },
+	{ "syslog", try_syslog, .own = true },
 	{ "iopl", try_iopl },
 	{ "ioperm", try_ioperm },
 	{ "lookup_dcookie", try_lookup_dcookie },

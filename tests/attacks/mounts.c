@@ -265,8 +265,8 @@ static const struct attack attacks[] = {
 	{ "uncover /proc/keys", keys_direct },
 	{ "write core_pattern", core_pattern_direct },
 	{ "write core_pattern, nested", core_pattern_nested },
-	{ "write sysrq-trigger", sysrq_direct },
-	{ "write sysrq-trigger, nested", sysrq_nested },
+	{ "write sysrq-trigger", sysrq_direct, .own = true },
+	{ "write sysrq-trigger, nested", sysrq_nested, .own = true },
 	{ "see below /proc", proc_below },
 	{ "see below /proc, nested", proc_below_nested },
 	{ "a second proc", new_proc },
@@ -287,8 +287,8 @@ static const struct attack attacks[] = {
 	{ "write to a clone of a read-only host mount, nested", host_clone_nested },
 	{ "peel off the root", root_peel },
 	{ "peel off the root, nested", root_peel_nested },
-	{ "leave by chroot", chroot_out },
-	{ "leave by chroot, nested", chroot_out_nested },
+	{ "leave by chroot", chroot_out, .own = true },
+	{ "leave by chroot, nested", chroot_out_nested, .own = true },
 	{ "join other namespaces through /proc/1/ns", join_init },
 };
 

@@ -122,8 +122,8 @@ static const struct attack attacks[] = {
 	{ "PTRACE_SEIZE", seize },
 	{ "writing /proc/1/exe", exe_write },
 	{ "/proc/1/map_files", maps },
-	{ "/proc/1/environ", environ_read },
-	{ "/proc/1/fd", fds },
+	{ "/proc/1/environ", environ_read, .own = true },
+	{ "/proc/1/fd", fds, .own = true },
 	{ "/proc/1/root", root_of_init },
 	{ "pidfd_getfd", pidfd_steal },
 };

@@ -26,6 +26,8 @@ test_diff_tells_every_kind_of_change() {
 		m /root/mode (mode)
 		m /root/same/ (mode)
 	END
+	# behind gVisor a named pipe is in the box's own kernel alone
+	[ "${DEN_WALL:-}" != gvisor ] || sed -i '/pipe$/d' want
 	# what a removed directory held, and what a changed type brings along, may be told or not
 	grep -v -e '^D /root/gone/.' got | diff want -
 	is "in order" "$(sed 's/^..//; s/ (.*//; s,/$,,' o | LC_ALL=C sort | md5sum)" "$(sed 's/^..//; s/ (.*//; s,/$,,' o | md5sum)"
@@ -35,7 +37,7 @@ test_diff_tells_every_kind_of_change() {
 	den diff --name-only "$b" before | diff - <(sed 's/^..//; s/ (.*//; s,/$,,' o2)
 	# backwards it is the reverse
 	den diff "$b" now before >o
-	grep -qx 'D /root/pipe' o
+	[ "${DEN_WALL:-}" = gvisor ] || grep -qx 'D /root/pipe' o
 	grep -qx 'A /root/dir/f' o
 	is "nothing between" "$(den diff "$b" before before)" ""
 	# of the template: /usr and /etc

@@ -294,6 +294,10 @@ test_many_boxes_do_not_slow_each_other_to_a_halt() {
 	at_most "milliseconds for 20 runs" $(($(now_ms) - t)) 15000
 }
 
+has_pids() {
+	[ "$(den stats --once --json "$1" | /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)["pids"])')" -ge "$2" ]
+}
+
 #@ root
 test_stats_tell_what_was_used() {
 	local b
@@ -302,7 +306,10 @@ test_stats_tell_what_was_used() {
 	at_least "milliseconds of processor" "$(cpu_ms_of "$b")" 20
 	try den stats --once --json "$b"
 	want_out_has '"memory_limit": *134217728'
-	want_out_has '"pids_max": *4096'
+	want_out_has '"pids": *[1-9]'
+	want_out_has "\"pids_max\": *$([ "${DEN_WALL:-}" = gvisor ] && echo 250 || echo 4096)"
+	den exec --detach "$b" -- sh -c 'sleep 100 & sleep 100 & sleep 100'
+	soon 5 has_pids "$b" 4
 	try den stats --once "$b"
 	want_rc 0
 }

@@ -283,7 +283,7 @@ test_boxes_behind_gvisor_can_be_ready_too() {
 	try den pool warm host=2 --wall gvisor
 	[ "$rc" = 0 ] || skip "no gVisor here: $err"
 	ready_ids >ids
-	[ "$(den create)" != "$(head -n1 ids)" ] || fail "one of another wall was taken"
+	[ "$(den create --wall container)" != "$(head -n1 ids)" ] || fail "one of another wall was taken"
 	b=$(den create --wall gvisor)
 	grep -qx "$b" ids
 	is "who it is" "$(den exec "$b" -- sh -c 'hostname; cat /etc/hostname')" "$(printf '%s\n%s' "$b" "$b")"

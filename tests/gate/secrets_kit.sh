@@ -92,11 +92,11 @@ for i in range(3):  # each alignment, without the ends that depend on what is ar
 nowhere_inside() {
 	forms "$2" >"$KIT/share/forms" # a file that is not the box's: through a pipe it would be in init's memory
 	echo "control-of-the-search" >>"$KIT/share/forms"
-	den exec -e CONTROL=control-of-the-search "$1" -- sleep 60 &
+	den exec -e CONTROL=control-of-the-search "$1" -- sleep 600 &
 	local pid=$!
 	soon 5 den exec "$1" -- pgrep -x sleep >/dev/null
 	den exec "$1" -- sh -c 'echo control-of-the-search >/var/tmp/control'
-	try timeout 120 "$DEN" exec "$1" -- /usr/bin/python3 /gate/secrets_search.py /share/forms
+	try timeout $((120 * ${DEN_TEST_SLOW:-1})) "$DEN" exec "$1" -- /usr/bin/python3 /gate/secrets_search.py /share/forms
 	rm "$KIT/share/forms"
 	kill $pid
 	wait $pid || :

@@ -86,6 +86,7 @@ int stage_system(struct launch *l, struct den_err *err);
 int stage_mask(struct launch *l, struct den_err *err);
 int stage_shares(struct launch *l, struct den_err *err);
 int stage_owners(struct launch *l, struct den_err *err);
+extern const char *const trust_bundles[]; /* NULL at its end */
 int stage_trust(struct launch *l, struct den_err *err);
 
 /* A detached mount of the i-th of spec->mounts, or of the volume that it names. */

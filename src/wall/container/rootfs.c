@@ -394,20 +394,18 @@ static int mount_run(struct launch *l, struct den_err *err)
 
 /* Where systems keep the certificates that programs trust. A box that has none of these files has
  * programs that look at the variables alone, or at nothing. */
+const char *const trust_bundles[] = { "/etc/ssl/certs/ca-certificates.crt", "/etc/ssl/cert.pem",
+	"/etc/pki/tls/certs/ca-bundle.crt", NULL };
+
 int stage_trust(struct launch *l, struct den_err *err)
 {
-	static const char *const bundles[] = { "/etc/ssl/certs/ca-certificates.crt",
-		"/etc/ssl/cert.pem", "/etc/pki/tls/certs/ca-bundle.crt" };
-
-	if (!l->plan->trust)
-		return 0;
-	for (size_t i = 0; i < ARRAY_SIZE(bundles); i++) {
+	for (const char *const *at = trust_bundles; l->plan->trust && *at; at++) {
 		struct stat st;
 
-		if (lstat(bundles[i], &st) < 0 || !S_ISREG(st.st_mode))
+		if (lstat(*at, &st) < 0 || !S_ISREG(st.st_mode))
 			continue;
-		if (mount("/run/den/ca-bundle.pem", bundles[i], NULL, MS_BIND_, NULL) < 0)
-			return den_fail_sys(err, errno, "certificates at '%s'", bundles[i]);
+		if (mount("/run/den/ca-bundle.pem", *at, NULL, MS_BIND_, NULL) < 0)
+			return den_fail_sys(err, errno, "certificates at '%s'", *at);
 	}
 	return 0;
 }

@@ -124,7 +124,7 @@ static void gvisor_exec_close(struct wall_box *b, uint32_t exec)
 	(void)exec;
 }
 
-/* Tasks of the host are not the box's processes: of those nothing is known here. */
+/* Tasks of the host are not the box's processes: of those only init knows. */
 static int gvisor_stats(struct wall_box *b, struct box_stats *ret, struct den_err *err)
 {
 	int r = container_stats(b, ret, err);
@@ -195,6 +195,7 @@ static int gvisor_freeze(struct wall_box *b, bool on, struct den_err *err)
 const struct wall_ops wall_gvisor = {
 	.name = "gvisor",
 	.own_kernel = true,
+	.pids_max = GVISOR_PIDS,
 	.probe = gvisor_probe,
 	.start = gvisor_start,
 	.adopt = gvisor_adopt,

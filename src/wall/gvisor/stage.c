@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <linux/openat2.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -153,6 +154,29 @@ static int stage_leave(struct launch *l, struct den_err *err)
 	return 0;
 }
 
+/* The authority of the box's gate among those that its programs trust, as stage_trust() of the other wall does it;
+ * but here the box's own links could lead to what is beside its root. */
+static int stage_trust_root(struct launch *l, struct den_err *err)
+{
+	struct open_how how = { .flags = O_PATH | O_NOFOLLOW | O_CLOEXEC, .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS };
+	auto_fd root = open("/r", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	for (const char *const *at = trust_bundles; l->plan->trust && *at; at++) {
+		auto_fd file = (int)syscall(SYS_openat2, root, *at, &how, sizeof(how));
+		auto_fd bundle = -1;
+		struct stat st;
+
+		if (file < 0 || fstat(file, &st) < 0 || !S_ISREG(st.st_mode))
+			continue;
+		bundle = mount_clone(AT_FDCWD, "/run/ca-bundle.pem", err);
+		if (bundle < 0)
+			return -1;
+		if (syscall(SYS_move_mount, bundle, "", file, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0)
+			return den_fail_sys(err, errno, "certificates at '%s'", *at);
+	}
+	return 0;
+}
+
 /* Where no group of the host's counts. */
 static int stage_tasks(struct launch *l, struct den_err *err)
 {
@@ -243,6 +267,7 @@ static const struct launch_stage stages[] = {
 	{ "prepare", stage_prepare },
 	{ "place", stage_place },
 	{ "leave", stage_leave },	/* no host path resolves from here */
+	{ "trust", stage_trust_root },
 	{ "limits", stage_limits },
 	{ "tasks", stage_tasks },
 	{ "privs", stage_privs },
