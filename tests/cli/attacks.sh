@@ -59,6 +59,13 @@ test_no_kernel_file_can_be_written() {
 	local b before
 	b=$(box)
 	before=$(cat /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe 2>/dev/null || :)
+	# what its own kernel shows may be opened and written, if that changes nothing of the host's
+	if own_kernel; then
+		den exec "$b" -- sh -c 'for f in $(find /proc/sys /sys -type f) /proc/sysrq-trigger; do { echo 1 >$f; } 2>/dev/null; done; :'
+		is "settings of the host" "$(cat /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe 2>/dev/null || :)" "$before"
+		is "the box lives" "$(den exec "$b" -- echo x)" x
+		return
+	fi
 	attack "$b" walk
 	want_out_has '[1-9][0-9]* tried, 0 open'
 	local f
@@ -331,17 +338,17 @@ test_each_box_has_ids_of_its_own() {
 	a=$(box)
 	b=$(box)
 	local ma mb
-	ma=$(den exec "$a" -- awk '{ print $2, $3 }' /proc/self/uid_map)
-	mb=$(den exec "$b" -- awk '{ print $2, $3 }' /proc/self/uid_map)
+	ma=$(awk '{ print $2, $3 }' "/proc/$(field "$a" init_pid)/uid_map")
+	mb=$(awk '{ print $2, $3 }' "/proc/$(field "$b" init_pid)/uid_map")
 	[ "$ma" != "$mb" ] || fail "two boxes with one id range: $ma"
 	at_least "first id outside" "${ma% *}" 65536
 	is "ids in the range" "${ma#* }" 65536
-	is "lines of the map" "$(den exec "$a" -- sh -c 'wc -l </proc/self/uid_map')" 1
+	is "lines of the map" "$(wc -l <"/proc/$(field "$a" init_pid)/uid_map")" 1
 	# Root in the box is nobody outside.
 	local p
 	p=$((RANDOM + 100000))
 	den exec --detach "$a" -- sleep $p
-	p=$(pgrep -f -x "sleep $p")
+	p=$(own_kernel && pgrep -P "$(field "$a" init_pid)" -f runsc-sandbox || pgrep -f -x "sleep $p")
 	local id
 	for id in $(grep -E '^(Uid|Gid):' "/proc/$p/status" | cut -f2-); do
 		at_least "uid and gid outside" "$id" 65536
@@ -354,7 +361,7 @@ test_every_process_of_a_box_has_the_filter() {
 	local b p
 	b=$(box)
 	try den exec "$b" -- grep -E '^(Seccomp|CapEff|CapBnd)' /proc/self/status
-	want_out_has 'Seccomp:.2'
+	own_kernel || want_out_has 'Seccomp:.2' # there it is the sentry that has one: gvisor.sh
 	# Not one of them: sys_admin 21, sys_module 16, sys_rawio 17, sys_boot 22, sys_time 25, mac 32 33, syslog 34, bpf 39, perfmon 38, sys_ptrace over others does not matter
 	/usr/bin/python3 - "$(awk '/CapBnd/ { print $2 }' <<<"$out")" <<'PY'
 import sys

@@ -47,7 +47,7 @@ test_builtin_base_has_what_e2b_expects() {
 		try den exec "$b" -- python -c 'print(6 * 7)'
 		want_out 42
 	fi
-	if [ -x /usr/bin/sudo ] && [ "$VARIANT" != user ]; then
+	if [ -x /usr/bin/sudo ] && [ "$VARIANT" != user ] && [ "${DEN_WALL:-}" != gvisor ]; then # that kernel takes no setuid bit
 		try den exec "$b" -- sudo -n id -u
 		want_out 0
 	fi
