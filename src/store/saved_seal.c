@@ -211,7 +211,7 @@ static bool is_forgotten(const struct saved *v)
 {
 	struct stat st;
 
-	if (fstatat(v->lock, SAVED_MANIFEST, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+	if (v->about.passing || fstatat(v->lock, SAVED_MANIFEST, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
 		time(NULL) - st.st_mtime < FORGOTTEN_S)
 		return false;
 	for (size_t i = 0; i < v->n_files; i++)

@@ -36,13 +36,14 @@ static void put(int dir, const char *name, size_t n)
 	CHECK(fd_write_all(fd, bytes, n, NULL) == 0);
 }
 
-static void save(struct store *s, uint64_t n)
+static void save_as(struct store *s, uint64_t n, bool passing)
 {
 	struct saved_about about = { .wall = (char *)"container",
 		.runtime = (char *)"criu 4",
 		.template = (char *)"host 1",
 		.ids = 1,
-		.generation = 3 };
+		.generation = 3,
+		.passing = passing };
 	struct den_err err;
 	uint64_t bytes = 0;
 	auto_fd dir = -1;
@@ -51,6 +52,11 @@ static void save(struct store *s, uint64_t n)
 	put(dir, "pages-1.img", 300000);
 	put(dir, "core-1.img", 2000);
 	CHECK(saved_commit(s, &box, n, dir, &about, &bytes, &err) == 0 && bytes == 302000);
+}
+
+static void save(struct store *s, uint64_t n)
+{
+	save_as(s, n, false);
 }
 
 /* All that was saved is there, of its size, in a directory that a wall may read. */
@@ -118,6 +124,26 @@ TEST(saved_that_changed_is_refused)
 	save(s, 3);
 	CHECK(unlinkat(s->fd, "memory/b-aaaaaaaaaaaaaaaaaa/3/core-1.img", 0) == 0);
 	CHECK(!loads(s, &box, 3, &err) && strstr(err.msg, "damaged"));
+	store_close(s);
+}
+
+TEST(saved_for_a_moment_is_worth_nothing_after_the_next_start_of_the_host)
+{
+	struct store *s = open_state();
+	auto_saved v = SAVED_NONE;
+	struct den_err err;
+
+	save_as(s, 1, true);
+	CHECK(loads(s, &box, 1, &err));
+	CHECK(saved_share(s, &box, 1, &other, 0, &err) == 0); /* what is made of it lasts */
+	CHECK(saved_look(s, &other, 0, &v, &err) == 0 && !v.about.passing);
+	saved_close(&v);
+	v = (struct saved)SAVED_NONE;
+	CHECK(saved_look(s, &box, 1, &v, &err) == 0 && v.about.passing);
+	snprintf(v.boot, sizeof(v.boot), "another");
+	CHECK(saved_manifest_write(v.lock, &v, &err) == 0);
+	CHECK(!loads(s, &box, 1, &err) && err.code == DEN_UNSUPPORTED && strstr(err.msg, "moment"));
+	CHECK(loads(s, &other, 0, &err));
 	store_close(s);
 }
 

@@ -58,8 +58,11 @@ int crew_start(struct crew *c, size_t parts, int max, bool urgent, crew_work wor
 		pid_t pid = fork();
 
 		if (pid == 0) {
+			int r;
+
 			kid(own, urgent);
-			_exit(MIN(labour(c->count, parts, work, user, c->n), ERRNO_MAX));
+			r = labour(c->count, parts, work, user, c->n);
+			_exit(MIN(r, ERRNO_MAX));
 		}
 		if (pid < 0 && c->n) /* fewer take longer */
 			break;
