@@ -151,6 +151,8 @@ struct den_box_spec {
 	uint64_t idle_ms; /* on_idle happens when for so long no exec was followed, nothing was asked of the
 			     box, no byte went through its gate, and it used less than 1 % of a processor (where that can be measured); 0: never */
 	const char *on_idle;	    /* "pause" (NULL), "pause-disk", "stop", "delete" */
+	uint64_t quota; /* bytes of disk that all of the owner's may take together, as den_disk_use() counts: what would
+			   put more on disk is DEN_LIMIT (EDQUOT), before it begins; 0: any */
 };
 
 /**
@@ -226,11 +228,20 @@ struct den_box_info {
 	bool on_disk;	   /* paused, and nothing of it runs or is in memory: any use of it brings it back */
 	bool hibernated;   /* of that: its files alone; programs are started anew, see den_box_hibernate() */
 	uint64_t restores; /* how often its programs were brought back from disk: /run/den/generation in the box */
+	uint64_t images; /* bytes that its programs, saved by full checkpoints and pauses, take on disk */
 };
 int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err *err);
 /** den_list() - all boxes, oldest first; starts no keeper. @ret: array of @n, den_box_infos_free() */
 int den_list(struct den *d, struct den_box_info **ret, size_t *n, struct den_err *err);
 void den_box_infos_free(struct den_box_info *infos, size_t n); /* also for den_box_info(), n = 1 */
+
+/** struct den_disk_use - what counts against an owner's quota of disk (den_box_spec.quota) */
+struct den_disk_use {
+	uint64_t boxes;	    /* the limits of its boxes, together; one without counts as nothing here */
+	uint64_t images;    /* programs of its boxes and templates, as they lie on disk; what is shared counts once */
+	uint64_t templates; /* files of its templates with programs */
+};
+int den_disk_use(struct den *d, const char *owner, struct den_disk_use *ret, struct den_err *err);
 
 /** struct den_stats - measured from the host's side; `has` tells what this host can measure */
 struct den_stats {
@@ -642,6 +653,13 @@ int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box
  * den_template_remove() removes what it keeps, too.
  */
 int den_template_bake(struct den_box *box, const char *ref, const char *name, struct den_err *err);
+enum den_bake_flags {
+	DEN_BAKE_REPLACE = 1 << 0, /* instead of a template of that name: in one step, when the new one is there */
+	DEN_BAKE_BESIDE = 1 << 1,  /* an image of that name stays: the same without programs, den_template.files */
+};
+int den_template_bake_as(struct den_box *box, const char *ref, const char *name, unsigned flags, struct den_err *err);
+/** den_template_unbake() - an image of that name stays; the programs go. DEN_NOT_FOUND: it had none */
+int den_template_unbake(struct den *d, const char *name, struct den_err *err);
 
 struct den_pool_info {
 	size_t size;
@@ -687,6 +705,11 @@ struct den_template {
 	const char *const *diff_ids; /* of the tars they came from, "-" where there was none */
 	uint64_t bytes;
 	int64_t created_ms;
+	/* One with programs (den_template_bake()): boxes of it have these limits, 0: none; files: id of an image of the
+	 * same name, which has the files alone and all that is above but id; NULL */
+	bool baked;
+	uint64_t cpu_milli, memory, disk;
+	const char *files;
 };
 /** den_templates() - all names, sorted. @ret: array of @n, den_templates_free() */
 int den_templates(struct den *d, struct den_template **ret, size_t *n, struct den_err *err);
@@ -713,6 +736,7 @@ struct den_template_opt {
 	bool unpacked;
 	const char *base;	/* with unpacked: template below; NULL: none */
 	const char *diff_id;	/* with unpacked: "sha256:HEX" of the tar */
+	bool beside; /* a template with programs may have the name: it stays what that means until den_template_unbake() */
 };
 /**
  * den_template_commit() - make a template from a box at a checkpoint

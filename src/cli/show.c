@@ -61,6 +61,7 @@ void show_box_json(struct json *j, const char *key, const struct den_box_info *i
 	json_bool(j, "on_disk", i->on_disk);
 	json_bool(j, "hibernated", i->hibernated);
 	json_u64(j, "restores", i->restores);
+	json_u64(j, "images", i->images);
 	json_str(j, "template", i->template_name);
 	json_str(j, "wall", i->wall);
 	json_str(j, "net", i->policy || i->policy_name ? "policy" : i->net);

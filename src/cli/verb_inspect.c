@@ -87,6 +87,12 @@ static void box_text(struct buf *out, const struct den_box_info *i)
 	for (size_t n = 0; i->labels && i->labels[n]; n++)
 		show_line(out, "label", i->labels[n]);
 	show_lease(out, i);
+	if (i->images) {
+		char size[24];
+
+		format_size(i->images, size);
+		show_line(out, "saved", size);
+	}
 	for (size_t m = 0; m < i->n_mounts; m++) {
 		auto_buf b = { 0 };
 

@@ -18,6 +18,7 @@
 #include "clock.h"
 #include "fd.h"
 #include "keeper.h"
+#include "quota.h"
 #include "saved.h"
 #include "strv.h"
 
@@ -66,13 +67,30 @@ char **bake_names(struct store *s)
 	return out;
 }
 
-static int claim(struct store *s, const char *name, const char *id, struct den_err *err)
+/* The name is the new one's in one step; until then it is the old one's. */
+static int take_over(int dir, const char *name, const char *id, struct den_err *err)
+{
+	char tmp[32];
+
+	snprintf(tmp, sizeof(tmp), ".%s", id);
+	if (symlinkat(id, dir, tmp) < 0 || renameat(dir, tmp, dir, name) < 0) {
+		int e = errno;
+
+		unlinkat(dir, tmp, 0);
+		return den_fail_sys(err, e, "name the template");
+	}
+	return fsync(dir) < 0 ? den_fail_sys(err, errno, "name the template") : 0;
+}
+
+static int claim(struct store *s, const char *name, const char *id, bool replace, struct den_err *err)
 {
 	auto_fd dir = -1;
 
 	if (mkdirat(s->fd, BAKED, 0700) < 0 && errno != EEXIST)
 		return den_fail_sys(err, errno, "make '" BAKED "'");
 	dir = openat(s->fd, BAKED, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (dir >= 0 && replace)
+		return take_over(dir, name, id, err);
 	if (dir < 0 || symlinkat(id, dir, name) < 0)
 		return errno == EEXIST ? den_fail(err, DEN_CONFLICT, 0,
 						 "there is a template '%s' already; 'den template "
@@ -105,11 +123,25 @@ static int seed_make(
 	k->row.info.state = BOX_PAUSED;
 	k->row.info.on_disk = ON_DISK_FULL;
 	k->row.info.images = 0;
+	k->row.info.file_bytes = quota_files(k);
 	k->row.info.stopped_ms = clock_wall_ms();
 	c.images = v.bytes;
 	if (history_add(k->store, &k->row, &c, err) < 0)
 		return -1;
 	k->row_written = true;
+	return quota_room(k, 0, err);
+}
+
+/* It is whose the box is: the server says whose boxes are whose, and a template's room on disk is somebody's. */
+static int seed_owner(struct keeper *k, const struct box_id *other, struct den_err *err)
+{
+	struct box_row row = { 0 };
+
+	if (store_get(k->store, other, &row, err) < 0)
+		return -1;
+	k->row.info.spec.owner = mem_take(&row.info.spec.owner);
+	k->row.info.spec.quota = row.info.spec.quota;
+	box_row_free(&row);
 	return 0;
 }
 
@@ -132,9 +164,7 @@ static void seed_plain(struct box_spec *s)
 {
 	strv_free(s->publish);
 	strv_free(s->labels);
-	free(s->owner);
-	s->publish = s->labels = NULL;
-	s->owner = NULL;
+	s->publish = s->labels = NULL; /* the owner stays: what the seed takes on disk is his */
 	s->expires_ms = s->idle_ms = 0;
 	s->flags = (s->flags & BOX_PIDS_DEFAULT) | BOX_SEED;
 }
@@ -143,9 +173,10 @@ int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, stru
 {
 	struct keeper *k = c->k;
 	auto_free char *name = NULL, *from = NULL;
-	struct box_id other;
+	struct box_id other, before = { { 0 } };
+	uint64_t number = 0, flags = field_u64(f, F_FLAGS, 0);
+	bool image, had;
 	char old[65];
-	uint64_t number = 0;
 	int r;
 
 	if (k->has_box)
@@ -154,8 +185,11 @@ int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, stru
 		image_name_check(name ? name : "", err) < 0 ||
 		from_parse(from, &other, &number, err) < 0)
 		return -1;
-	if (strchr(name, '/') || !strcmp(name, "host") || !strcmp(name, "empty") ||
-		image_find(k->store, name, old, err) == 0)
+	if (flags & ~(uint64_t)BAKE_FLAGS)
+		return den_fail(err, DEN_INVALID, 0, "bake it how?");
+	image = image_find(k->store, name, old, err) == 0;
+	had = bake_find(k->store, name, &before);
+	if (strchr(name, '/') || !strcmp(name, "host") || !strcmp(name, "empty") || (image && !flags))
 		return den_fail(err, DEN_CONFLICT, 0,
 			"'%s' cannot be the name of a template with programs: it is taken, or has "
 			"a /",
@@ -164,13 +198,13 @@ int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, stru
 	k->row.pending = -1;
 	k->row.info.spec.from = mem_take(&from);
 	k->row.info.spec.flags = BOX_FULL;
-	if (create_from(k, err) < 0)
+	if (seed_owner(k, &other, err) < 0 || create_from(k, err) < 0)
 		return -1;
 	seed_plain(&k->row.info.spec);
 	k->row.info.state = BOX_CREATING;
 	r = seed_make(k, &other, number, err);
 	if (r == 0)
-		r = claim(k->store, name, k->id.s, err);
+		r = claim(k->store, name, k->id.s, flags & BAKE_REPLACE, err);
 	if (r < 0) {
 		struct den_err why = *err;
 
@@ -181,6 +215,10 @@ int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, stru
 		return -1;
 	}
 	wire_put_str(out, F_ID, k->id.s);
+	if (image && !(flags & BAKE_BESIDE)) /* from here on the programs are what the name means: this can fail */
+		(void)image_untag(k->store, name, true, err);
+	if (had && (flags & BAKE_REPLACE))
+		wire_put_str(out, F_RECORD, before.s); /* nameless now: the client deletes it, or den gc */
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "fd.h"
 #include "gate.h"
 #include "keeper.h"
+#include "saved_size.h"
 #include "place.h"
 #include "saved.h"
 
@@ -32,7 +33,9 @@ void box_put_info(struct keeper *k, struct buf *b)
 	k->row.info.turn = k->row.turn;
 	if (lease_followed(k))
 		lease_busy(k);
+	k->row.info.image_bytes = saved_disk(k->store, &k->id, NULL);
 	box_info_put(b, &k->row.info);
+	k->row.info.image_bytes = 0;
 }
 
 /* ---- down, pause, delete ---- */

@@ -16,6 +16,7 @@
 #include "keeper.h"
 #include "place.h"
 #include "saved.h"
+#include "saved_size.h"
 #include "strv.h"
 
 /* ---- list ---- */
@@ -59,6 +60,7 @@ static int list_one(const struct box_row *row, void *user, struct den_err *err)
 	}
 	info.keeper_pid = 0;
 	info.turn = row->turn;
+	info.image_bytes = saved_disk(o->s, &id, NULL);
 	box_info_put(&rec, &info);
 	if (o->out->len + rec.len > WIRE_MAX_PAYLOAD / 2) { /* longer than a frame: in several */
 		conn_send_buf(o->to, WM_LIST, 0, o->out);

@@ -204,6 +204,7 @@ static void fork_own(struct box_spec *got, struct box_spec *asked)
 	got->name = mem_take(&asked->name);
 	free(got->owner);
 	got->owner = mem_take(&asked->owner);
+	got->quota = asked->quota;
 	if (asked->labels) {
 		strv_free(got->labels);
 		got->labels = asked->labels;

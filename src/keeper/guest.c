@@ -164,6 +164,7 @@ static const struct {
 	{ WM_READY_LIST, NULL, "only looks" },
 	{ WM_LIST, NULL, "only looks; the server shows each its own" },
 	{ WM_RESOLVE, NULL, "only looks" },
+	{ WM_DISK_USE, NULL, "only looks" },
 	{ WM_DOCTOR, NULL, "only looks" },
 	{ WM_GC, rule_never, "walks over all of the state, and removes" },
 	{ WM_START, NULL, "the box as it was made" },

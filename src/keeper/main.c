@@ -15,6 +15,7 @@
 #include "fd.h"
 #include "gate.h"
 #include "keeper.h"
+#include "quota.h"
 #include "keeper_main.h"
 
 #define FIRST_CLIENT_FD 3
@@ -292,6 +293,7 @@ static const struct {
 	{ WM_TEMPLATES, false, req_templates },
 	{ WM_TEMPLATE_GET, false, req_template_get },
 	{ WM_BAKE, false, req_bake },
+	{ WM_DISK_USE, false, clerk_disk_use },
 	{ WM_TEMPLATE_TAG, false, req_template_tag },
 	{ WM_TEMPLATE_REMOVE, false, req_template_remove },
 	{ WM_TEMPLATE_VERIFY, false, req_template_verify },

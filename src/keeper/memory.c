@@ -25,6 +25,7 @@
 #include "keeper.h"
 #include "memory.h"
 #include "place.h"
+#include "quota.h"
 #include "saved.h"
 #include "strv.h"
 
@@ -171,7 +172,7 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 	about.passing = s->passing;
 	r = saved_commit(k->store, &k->id, s->number, dir, &about, &s->bytes, err);
 	saved_about_free(&about);
-	return r;
+	return r < 0 ? -1 : quota_room(k, 0, err);
 }
 
 static void tell_large(struct keeper *k)
@@ -347,6 +348,11 @@ static int save_stay(
 
 	if (can_save(k, err) < 0)
 		return -1;
+	if (quota_room(k, quota_estimate(k), err) < 0) {
+		if (held)
+			(void)k->ops->freeze(&k->wall, true, &ignored);
+		return -1;
+	}
 	*s = (struct save){ .k = k, .number = k->row.next, .passing = passing };
 	tell_large(k);
 	r = save_images(s, true, err);
@@ -460,6 +466,11 @@ int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct d
 		return den_fail(err, DEN_CONFLICT, 0, "the box is paused already, and on disk");
 	if (can_save(k, err) < 0)
 		return den_wrap(err, "pause to disk");
+	if (quota_room(k, quota_estimate(k), err) < 0) {
+		if (k->row.info.state == BOX_PAUSED)
+			(void)k->ops->freeze(&k->wall, true, &ignored);
+		return den_wrap(err, "pause to disk");
+	}
 	k->row.info.state = BOX_RUNNING;
 	tell_large(k);
 	store_hold(k->store);

@@ -257,7 +257,7 @@ static void only_shape(struct box_spec *s)
 	strv_free(s->env);
 	strv_free(s->labels);
 	s->env = s->labels = NULL;
-	s->nofile = s->max_runtime_ms = s->expires_ms = s->idle_ms = s->on_expire = s->on_idle = 0;
+	s->quota = s->nofile = s->max_runtime_ms = s->expires_ms = s->idle_ms = s->on_expire = s->on_idle = 0;
 }
 
 /* Certificates say when and for whom they were made: a box with any is not one like others. */

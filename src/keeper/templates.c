@@ -60,8 +60,12 @@ static int list_image(const char *name, const struct image *img, void *user, str
 {
 	auto_buf rec = { 0 };
 	struct image brief = *img;
+	struct client *c = user;
+	struct box_id seed;
 
 	(void)err;
+	if (name && bake_find(c->k->store, name, &seed))
+		return 0; /* told as what it is beside of */
 	brief.config = NULL; /* large, and not for a list */
 	put_image(&rec, name, &brief);
 	send_template(user, &rec);
@@ -79,6 +83,22 @@ static void put_host(struct buf *b)
 	buf_addf(&parent, "host-%s", state);
 	wire_put_str(b, F_ORIGIN, buf_str(&parent));
 	wire_put_str(b, F_DETAIL, "the host's own system directories, read-only below; made when first used\n");
+}
+
+/* The same without programs, if there is an image of that name. */
+static void put_beside(struct store *s, struct buf *b, const char *name)
+{
+	struct image img = { 0 };
+	struct den_err ignored;
+	char id[65];
+
+	if (image_find(s, name, id, &ignored) < 0 || image_get(s, id, &img, &ignored) < 0)
+		return;
+	wire_put_str(b, F_BESIDE, img.id);
+	wire_put_str(b, F_CONFIG, img.config);
+	put_strv(b, F_ENTRYPOINT, img.defaults.entrypoint);
+	put_strv(b, F_ARGV, img.defaults.cmd);
+	image_free(&img);
 }
 
 /* One with programs is told by the box that keeps them. */
@@ -100,6 +120,11 @@ static int put_baked(struct store *s, struct buf *b, const char *name, struct de
 	wire_put_str(b, F_CWD, row.info.spec.cwd);
 	put_strv(b, F_ENV, row.info.spec.env);
 	wire_put_u64(b, F_CREATED_MS, (uint64_t)row.info.created_ms);
+	wire_put_u64(b, F_FULL, 1);
+	wire_put_u64(b, F_CPU_MILLI, row.info.spec.cpu_milli);
+	wire_put_u64(b, F_MEMORY, row.info.spec.memory);
+	wire_put_u64(b, F_DISK, row.info.spec.disk);
+	put_beside(s, b, name);
 	box_row_free(&row);
 	return 0;
 }
@@ -189,14 +214,22 @@ int req_template_remove(struct client *c, const struct wire_frame *f, struct buf
 	auto_free char *name = NULL;
 	struct keeper *k = c->k;
 	struct box_id seed;
+	char id[65];
 
 	(void)out;
 	if (field_str(f, F_NAME, 255, &name, err) < 0)
 		return -1;
 	if (!name || !strcmp(name, "host") || !strcmp(name, "empty"))
 		return den_fail(err, DEN_INVALID, 0, "'%s' is always there", name ? name : "");
-	if (bake_find(k->store, name, &seed))
+	if (bake_find(k->store, name, &seed)) {
+		/* the image beside it goes first: alone, the name would still be a template */
+		if (!(field_u64(f, F_FLAGS, 0) & 2) && image_find(k->store, name, id, err) == 0 &&
+			image_untag(k->store, name, true, err) < 0)
+			return -1;
 		return bake_remove(k, name, err);
+	}
+	if (field_u64(f, F_FLAGS, 0) & 2)
+		return den_fail(err, DEN_NOT_FOUND, 0, "template '%s' has no programs", name);
 	if (image_untag(k->store, name, field_u64(f, F_FLAGS, 0) & 1, err) < 0)
 		return -1;
 	if (!pool_exists(k->store->fd) || home_pool(k, err) < 0)
@@ -361,6 +394,7 @@ static int making_field(struct making *m, const struct wire_value *v, struct den
 	char ***strv = v->tag == F_ENV ? &d->env : v->tag == F_ENTRYPOINT ? &d->entrypoint :
 		v->tag == F_ARGV ? &d->cmd : v->tag == F_DIFF_ID ? &m->stack : NULL;
 	auto_free char *text = NULL;
+	uint64_t flags;
 
 	if (strv) {
 		if (wire_str(v, 128 << 10, &text, err) < 0)
@@ -382,7 +416,11 @@ static int making_field(struct making *m, const struct wire_value *v, struct den
 	case F_TEMPLATE:
 		return wire_str(v, 255, &m->base, err);
 	case F_FLAGS:
-		return wire_u64(v, 1, &m->unpacked, err);
+		if (wire_u64(v, COMMIT_UNPACKED | COMMIT_BESIDE, &flags, err) < 0)
+			return -1;
+		m->unpacked = flags & COMMIT_UNPACKED;
+		m->img.beside = flags & COMMIT_BESIDE;
+		return 0;
 	case F_REF:
 		return 0;
 	default:

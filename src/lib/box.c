@@ -368,6 +368,7 @@ int spec_from(const struct den_box_spec *in, const char *from, bool full, struct
 	static const char *const history[] = { "on", "manual", "off" };
 
 	s.owner = (char *)in->owner;
+	s.quota = in->quota;
 	s.labels = (char **)in->labels;
 	s.expires_ms = (uint64_t)in->expires_ms;
 	s.idle_ms = in->idle_ms;

@@ -64,6 +64,7 @@ static void info_fill(struct den_box_info *p, const struct box_info *i, struct d
 		.on_disk = i->on_disk,
 		.hibernated = i->on_disk == ON_DISK_FILES,
 		.restores = i->restores,
+		.images = i->image_bytes,
 	};
 }
 
@@ -184,6 +185,19 @@ int den_list(struct den *d, struct den_box_info **ret, size_t *n, struct den_err
 	if (clerk_ask(d, WM_LIST, NULL, WM_LIST, &out, err) < 0)
 		return -1;
 	return infos_read(&out, ret, n, err);
+}
+
+int den_disk_use(struct den *d, const char *owner, struct den_disk_use *ret, struct den_err *err)
+{
+	auto_buf req = { 0 }, out = { 0 };
+
+	wire_put_str(&req, F_OWNER, owner);
+	if (clerk_ask(d, WM_DISK_USE, &req, 0, &out, err) < 0)
+		return -1;
+	*ret = (struct den_disk_use){ .boxes = wire_find_u64(out.p, out.len, F_DISK, 0),
+		.images = wire_find_u64(out.p, out.len, F_IMAGE_BYTES, 0),
+		.templates = wire_find_u64(out.p, out.len, F_FILE_BYTES, 0) };
+	return 0;
 }
 
 int den_box_stats(struct den_box *box, struct den_stats *ret, struct den_err *err)

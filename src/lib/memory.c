@@ -128,9 +128,28 @@ int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box
 	return 0;
 }
 
+/* The seed that the name had before. What fails here is left to gc. */
+static void seed_drop(struct den *d, const char *id)
+{
+	struct den_box *box;
+	struct den_err ignored;
+
+	if (den_box_open(d, id, &box, &ignored) < 0)
+		return;
+	(void)den_box_delete(box, true, &ignored);
+	den_box_close(box);
+}
+
 int den_template_bake(struct den_box *box, const char *ref, const char *name, struct den_err *err)
 {
-	auto_buf req = { 0 };
+	return den_template_bake_as(box, ref, name, 0, err);
+}
+
+int den_template_bake_as(struct den_box *box, const char *ref, const char *name, unsigned flags, struct den_err *err)
+{
+	auto_buf req = { 0 }, out = { 0 };
+	struct wire_reader rd;
+	struct wire_value v;
 	auto_free char *from = NULL;
 	struct den_saved *s;
 
@@ -139,5 +158,24 @@ int den_template_bake(struct den_box *box, const char *ref, const char *name, st
 	den_saved_free(s);
 	wire_put_str(&req, F_NAME, name);
 	wire_put_str(&req, F_FROM, from);
-	return clerk_ask(box->d, WM_BAKE, &req, 0, NULL, err);
+	wire_put_u64(&req, F_FLAGS, flags);
+	if (clerk_ask(box->d, WM_BAKE, &req, 0, &out, err) < 0)
+		return -1;
+	rd = wire_reader(out.p, out.len);
+	while (wire_next(&rd, &v, err) > 0) {
+		auto_free char *id = NULL;
+
+		if (v.tag == F_RECORD && wire_str(&v, 64, &id, err) == 0)
+			seed_drop(box->d, id);
+	}
+	return 0;
+}
+
+int den_template_unbake(struct den *d, const char *name, struct den_err *err)
+{
+	auto_buf req = { 0 };
+
+	wire_put_str(&req, F_NAME, name);
+	wire_put_u64(&req, F_FLAGS, 2);
+	return clerk_ask(d, WM_TEMPLATE_REMOVE, &req, 0, NULL, err);
 }

@@ -9,7 +9,7 @@
 
 /* What a struct den_template points into. */
 struct texts {
-	char *name, *id, *parent, *detail, *config, *user, *workdir;
+	char *name, *id, *parent, *detail, *config, *user, *workdir, *files;
 	char **env, **entrypoint, **cmd, **layers, **diff_ids;
 };
 
@@ -21,7 +21,7 @@ static int template_field(
 		char **str;
 		char ***strv;
 	} const rows[] = { { F_NAME, &x->name, NULL }, { F_ID, &x->id, NULL },
-		{ F_ORIGIN, &x->parent, NULL }, { F_DETAIL, &x->detail, NULL },
+		{ F_ORIGIN, &x->parent, NULL }, { F_DETAIL, &x->detail, NULL }, { F_BESIDE, &x->files, NULL },
 		{ F_CONFIG, &x->config, NULL }, { F_USER, &x->user, NULL },
 		{ F_CWD, &x->workdir, NULL }, { F_ENV, NULL, &x->env },
 		{ F_ENTRYPOINT, NULL, &x->entrypoint }, { F_ARGV, NULL, &x->cmd },
@@ -42,6 +42,14 @@ static int template_field(
 		t->bytes = u;
 	else if (v->tag == F_CREATED_MS)
 		t->created_ms = (int64_t)u;
+	else if (v->tag == F_FULL)
+		t->baked = u;
+	else if (v->tag == F_CPU_MILLI)
+		t->cpu_milli = u;
+	else if (v->tag == F_MEMORY)
+		t->memory = u;
+	else if (v->tag == F_DISK)
+		t->disk = u;
 	else
 		return wire_unexpected(v, err);
 	return 0;
@@ -61,6 +69,7 @@ static int template_read(
 	t->id = x->id;
 	t->parent = x->parent;
 	t->detail = x->detail;
+	t->files = x->files;
 	t->config = x->config;
 	t->user = x->user;
 	t->workdir = x->workdir;
@@ -78,7 +87,7 @@ void den_templates_free(struct den_template *t, size_t n)
 
 	for (size_t i = 0; t && i < n; i++) {
 		char *const strs[] = { x[i].name, x[i].id, x[i].parent, x[i].detail, x[i].config,
-			x[i].user, x[i].workdir };
+			x[i].user, x[i].workdir, x[i].files };
 		char **const strvs[] = { x[i].env, x[i].entrypoint, x[i].cmd, x[i].layers,
 			x[i].diff_ids };
 
@@ -221,7 +230,7 @@ static int opt_put(struct buf *b, const struct den_template_opt *o, struct den_e
 	put_strv(b, F_ENV, o->env);
 	put_strv(b, F_ENTRYPOINT, o->entrypoint);
 	put_strv(b, F_ARGV, o->cmd);
-	wire_put_u64(b, F_FLAGS, o->unpacked);
+	wire_put_u64(b, F_FLAGS, (o->unpacked ? COMMIT_UNPACKED : 0U) | (o->beside ? COMMIT_BESIDE : 0U));
 	wire_put_str(b, F_TEMPLATE, o->base);
 	if (b->len > WIRE_MAX_PAYLOAD - (16 << 10))
 		return den_fail(

@@ -1,6 +1,7 @@
 /* Boxes as their owners use them: finding, making and removing them, within quotas. index.c knows which there are. */
 #include "boxes.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,20 +86,69 @@ int boxes_open_any(struct req *r, const char *text, struct den_box **ret, struct
 
 static struct turnstile making = TURNSTILE;
 
-static struct index_use use_of(const struct quota *q, struct den_box_spec *s)
+static struct index_use use_plain(const struct quota *q, struct den_box_spec *s)
 {
 	if (q->cpu_milli && !s->cpu_milli)
 		s->cpu_milli = MIN(q->cpu_milli, DEFAULT_CPU_MILLI);
 	if (q->memory && !s->memory)
 		s->memory = MIN(q->memory, DEFAULT_MEMORY);
 	if (q->disk && !s->disk)
-		s->disk = MIN(q->disk, DEFAULT_DISK);
+		s->disk = MIN(q->disk / 2, DEFAULT_DISK); /* what is saved of its programs needs room, too */
 	return (struct index_use){ 1, s->cpu_milli, s->memory, s->disk };
+}
+
+/* A box of a template with programs has the limits that they were saved with; of what they had none of, one that can be
+ * set later is. A limit on disk cannot: their files are where they were. */
+static int use_baked(const struct quota *q, const struct den_template *t, struct den_box_spec *s, struct index_use *ret,
+	struct den_err *err)
+{
+	struct den_box_spec like = { .cpu_milli = s->cpu_milli ? s->cpu_milli : t->cpu_milli,
+		.memory = s->memory ? s->memory : t->memory,
+		.disk = t->disk };
+
+	if (q->disk && !t->disk)
+		return den_fail(err, DEN_LIMIT, EDQUOT,
+			"this key has a quota of disk, and the template was baked from a box without a limit on it: bake it from "
+			"a box that was made with 'disk', or use a key without that quota");
+	*ret = use_plain(q, &like);
+	s->cpu_milli = like.cpu_milli == t->cpu_milli ? s->cpu_milli : like.cpu_milli;
+	s->memory = like.memory == t->memory ? s->memory : like.memory;
+	return 0;
+}
+
+static int use_of(struct req *r, struct den_box_spec *s, struct index_use *ret, struct den_err *err)
+{
+	const struct quota *q = &req_who(r)->quota;
+	struct den_template *t;
+	int res = 0;
+
+	if ((q->cpu_milli || q->memory || q->disk) && s->template_name &&
+		den_template_get(req_den(r), s->template_name, &t, NULL) == 0) {
+		bool baked = t->baked;
+
+		if (baked)
+			res = use_baked(q, t, s, ret, err);
+		den_templates_free(t, 1);
+		if (baked)
+			return res;
+	}
+	*ret = use_plain(q, s);
+	return 0;
 }
 
 static void owner_text(const struct who *w, char out[static 64])
 {
 	snprintf(out, 64, "%s/%s", w->org, w->key);
+}
+
+/* What is on disk besides boxes counts, too; who has no such quota need not know. */
+static int reserve(struct req *r, const char *owner, const struct index_use *use, struct den_err *err)
+{
+	struct den_disk_use on_disk = { 0 };
+
+	if (req_who(r)->quota.disk && den_disk_use(req_den(r), owner, &on_disk, err) < 0)
+		return -1;
+	return index_reserve(req_who(r), use, on_disk.images + on_disk.templates, err);
 }
 
 /* What a quota does not allow will not be allowed in a second either: no 429, which clients try again. */
@@ -112,13 +162,16 @@ int boxes_create(struct req *r, const struct den_box_spec *spec, struct den_box 
 {
 	const struct who *w = req_who(r);
 	struct den_box_spec s = *spec;
-	struct index_use use = use_of(&w->quota, &s);
+	struct index_use use;
 	char owner[64];
 	int res;
 
 	owner_text(w, owner);
 	s.owner = owner;
-	if (index_reserve(w, &use, err) < 0)
+	s.quota = w->quota.disk;
+	if (use_of(r, &s, &use, err) < 0)
+		return -1;
+	if (reserve(r, owner, &use, err) < 0)
 		return refused(r);
 	warm_asked(&s);
 	turnstile_enter(&making, w->org);
@@ -155,6 +208,7 @@ static int fork_box(struct req *r, struct den_box *box, const char *ref, const s
 	use = (struct index_use){ 1, info->cpu_milli, info->memory, info->disk };
 	owner_text(w, owner);
 	s.owner = owner;
+	s.quota = w->quota.disk;
 	/* who gave the box a time did not mean its copies to live for ever */
 	if (!s.expires_ms && info->expires_ms > clock_wall_ms()) {
 		s.expires_ms = info->expires_ms;
@@ -164,7 +218,7 @@ static int fork_box(struct req *r, struct den_box *box, const char *ref, const s
 		s.idle_ms = info->idle_ms;
 		s.on_idle = info->on_idle;
 	}
-	res = fork_check(&w->quota, info, err) < 0 || index_reserve(w, &use, err) < 0 ? refused(r) : 0;
+	res = fork_check(&w->quota, info, err) < 0 || reserve(r, owner, &use, err) < 0 ? refused(r) : 0;
 	if (res == 0) {
 		turnstile_enter(&making, w->org);
 		res = saved ? den_box_fork_full(box, ref, &s, ret, saved, err) : den_box_fork_as(box, ref, &s, ret, err);

@@ -1,4 +1,5 @@
 /* Answers: what handlers call, and how it reaches MHD. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +37,9 @@ int http_status(enum den_code code)
 
 int req_fail_status(const struct req *r, const struct den_err *err)
 {
+	/* what a quota does not allow will not be allowed in a second either: no 429, which clients try again */
+	if (!r->fail_status && err->code == DEN_LIMIT && err->sys == EDQUOT)
+		return 403;
 	return r->fail_status ? r->fail_status : http_status(err->code);
 }
 

@@ -25,7 +25,8 @@ void index_unforget(const char *id); /* it stays after all */
 bool index_gone(const char *id);     /* forgotten lately */
 void index_wake(void); /* something changed: read again soon */
 
-/* Holds a part of who's quota until index_reserved(): the box is there (id), or it came to nothing (NULL). */
-int index_reserve(const struct who *w, const struct index_use *use, struct den_err *err);
+/* Holds a part of who's quota until index_reserved(): the box is there (id), or it came to nothing (NULL). saved: disk
+ * that is taken by other things than boxes. */
+int index_reserve(const struct who *w, const struct index_use *use, uint64_t saved, struct den_err *err);
 void index_reserved(const struct who *w, const struct index_use *use, const char *id, const char *name,
 	const char *const *labels);

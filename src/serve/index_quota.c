@@ -45,9 +45,9 @@ static int over(const struct who *w, const char *what, bool bytes, const uint64_
 			snprintf(text[i], sizeof(text[i]), "%g", (double)have_more_max[i] / 1000);
 	}
 	return den_fail(err, DEN_LIMIT, 0,
-		"the quota of key %s allows %s %s; its boxes have %s, and this would need %s more: "
+		"the quota of key %s allows %s %s; its boxes%s have %s, and this would need %s more: "
 		"delete boxes, ask for less, or get a key with a larger quota ('den key create')",
-		w->key, text[2], what, text[0], text[1]);
+		w->key, text[2], what, !strcmp(what, "of disk") ? ", saved programs and templates" : "", text[0], text[1]);
 }
 
 static int quota_check(const struct who *w, const struct index_use *h, const struct index_use *u, struct den_err *err)
@@ -62,9 +62,9 @@ static int quota_check(const struct who *w, const struct index_use *h, const str
 	return 0;
 }
 
-int index_reserve(const struct who *w, const struct index_use *use, struct den_err *err)
+int index_reserve(const struct who *w, const struct index_use *use, uint64_t saved, struct den_err *err)
 {
-	struct index_use have = { 0 };
+	struct index_use have = { .disk = saved };
 	struct pending *p;
 	int r;
 

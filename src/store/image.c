@@ -368,7 +368,7 @@ int image_put(struct store *s, struct image *img, const char *name, struct den_e
 	else if (folder_write(s, img, &p, id, err) < 0)
 		return den_wrap(err, "write template");
 	memcpy(img->id, id, sizeof(id));
-	return name ? image_name_put(s, name, id, err) : 0;
+	return name ? image_name_put(s, name, id, img->beside, err) : 0;
 }
 
 /* ---- opening ---- */

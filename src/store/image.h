@@ -62,6 +62,8 @@ struct image {
 	uint64_t size; /* bytes of its layers */
 	/* image_each(): why it cannot be read, and only id is set; NULL: it is whole */
 	char *damage;
+	/* image_put(): a template with programs may have the name, too, and goes on to be what it means */
+	bool beside;
 };
 void image_free(struct image *i);
 

@@ -180,14 +180,14 @@ static int not_baked(struct store *s, const char *name, struct den_err *err)
 				 "'%s' is a template with programs; 'den template rm %s' removes it", name, name);
 }
 
-int image_name_put(struct store *s, const char *name, const char *id, struct den_err *err)
+int image_name_put(struct store *s, const char *name, const char *id, bool beside, struct den_err *err)
 {
 	struct name_row row = { name, id };
 	auto_free char *old = NULL;
 	sqlite3 *db;
 	int r;
 
-	if (not_baked(s, name, err) < 0 || db_open(s, &db, err) < 0)
+	if ((!beside && not_baked(s, name, err) < 0) || db_open(s, &db, err) < 0)
 		return -1;
 	r = db_begin(db, err);
 	if (r == 0)
@@ -209,7 +209,7 @@ int image_tag(struct store *s, const char *id, const char *name, struct den_err 
 		image_get(s, id, &img, err) < 0)
 		return -1;
 	image_free(&img);
-	return image_name_put(s, name, id, err);
+	return image_name_put(s, name, id, false, err);
 }
 
 static int name_remove(

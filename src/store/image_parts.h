@@ -42,6 +42,6 @@ void image_stamp(struct store *s, const char *id, bool now);
 
 /* ---- image_db.c */
 /* Gives it the name; the lock is held. */
-int image_name_put(struct store *s, const char *name, const char *id, struct den_err *err);
+int image_name_put(struct store *s, const char *name, const char *id, bool beside, struct den_err *err);
 /* Ids that a name or a box needs. */
 int image_needed(struct store *s, char ***ret, struct den_err *err);

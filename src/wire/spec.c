@@ -105,6 +105,7 @@ static const struct row box_rows[] = {
 	U64(F_ON_EXPIRE, box_spec, on_expire, LEASE_ACTIONS - 1),
 	U64(F_IDLE_MS, box_spec, idle_ms, 0),
 	U64(F_ON_IDLE, box_spec, on_idle, LEASE_ACTIONS - 1),
+	U64(F_QUOTA, box_spec, quota, 0),
 };
 
 const char *const lease_action_str[] = { "", "delete", "pause", "stop", "pause-disk" };
@@ -262,6 +263,8 @@ static const struct row info_rows[] = {
 	U64(F_ON_DISK, box_info, on_disk, 0),
 	U64(F_IMAGES, box_info, images, 0),
 	U64(F_RESTORES, box_info, restores, 0),
+	U64(F_IMAGE_BYTES, box_info, image_bytes, 0),
+	U64(F_FILE_BYTES, box_info, file_bytes, 0),
 	STRV(F_MARK, box_info, marks, 64),
 };
 

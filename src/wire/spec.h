@@ -47,6 +47,7 @@ struct box_spec {
 	uint64_t flags;
 	/* for servers */
 	char *owner;
+	uint64_t quota; /* bytes of disk that all of its owner's may take together (keeper/quota.h); 0: any */
 	char **labels; /* "K=V" */
 	uint64_t expires_ms, idle_ms;	/* Unix time; how long. 0: never */
 	uint64_t on_expire, on_idle;	/* enum lease_action */
@@ -106,6 +107,8 @@ struct box_info {
 	uint64_t on_disk;  /* enum on_disk: PAUSED, and nothing of it is there but files */
 	uint64_t images;   /* ON_DISK_FULL: the checkpoint that it comes back from */
 	uint64_t restores; /* how often its programs were brought back */
+	uint64_t image_bytes; /* what images of its programs take on disk: told, never written into a row */
+	uint64_t file_bytes; /* of a seed: what its files take on disk */
 	char **marks; /* "ID CREATED_MS" each: boxes that its programs come from, the first first; NULL: none */
 };
 enum on_disk { ON_DISK_NOT, ON_DISK_FULL, ON_DISK_FILES };

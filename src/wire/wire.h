@@ -88,7 +88,7 @@ enum wire_type {
 	WM_TEMPLATES,	/* -> F_RECORD per template (WM_RECORD frames) */
 	WM_TEMPLATE_GET, /* F_REF -> the same, one */
 	WM_TEMPLATE_TAG, /* F_REF, F_NAME */
-	WM_TEMPLATE_REMOVE, /* F_NAME, F_FLAGS bit 0: force */
+	WM_TEMPLATE_REMOVE, /* F_NAME, F_FLAGS bit 0: force, bit 1: of one with programs those alone */
 	WM_TEMPLATE_VERIFY, /* S: F_REF */
 	WM_TEMPLATE_TAR, /* S: F_REF, F_COUNT: one more than the layer (absent: all) */
 	WM_TEMPLATE_STACK, /* F_DIFF_ID each, template options -> F_ID */
@@ -120,11 +120,12 @@ enum wire_type {
 	WM_DISOWN,	/* F_EXEC: it no longer ends with its client */
 	/* the same, for clients. Those that save answer F_NUMBER, F_SIZE, F_FROZEN_US, F_UNSAVED each */
 	WM_HIBERNATE,
-	WM_BAKE,		/* clerk: F_NAME: a template, F_FROM "ID@N" */
+	WM_BAKE,		/* clerk: F_NAME: a template, F_FROM "ID@N", F_FLAGS: enum bake_flags -> F_ID; F_RECORD: the seed it had */
 	/* ready boxes (docs/decisions/0015-ready.md) */
 	WM_READY,	/* clerk: box spec -> F_ID: built, and nobody's until it is claimed */
 	WM_CLAIM,	/* box spec -> F_ID: the ready box becomes that box */
 	WM_READY_LIST,	/* clerk: -> F_RECORD per ready box: box info */
+	WM_DISK_USE,	/* clerk: F_OWNER -> F_DISK, F_IMAGE_BYTES, F_FILE_BYTES: keeper/quota.h */
 	WM_TYPES,
 };
 
@@ -132,6 +133,9 @@ enum wire_type {
 enum wake_fds { WAKE_LISTEN = 1 << 0, WAKE_MEMINFO = 1 << 1, WAKE_MEMUSE = 1 << 2 };
 /* F_FLAGS of WM_CHECKPOINT, WM_FORK_POINT, and of WM_PAUSE, which then goes to disk. */
 enum save_flags { SAVE_FULL = 1 << 0 };
+/* F_FLAGS of WM_BAKE: instead of one of that name; an image of that name stays, as the same without programs. */
+enum commit_flags { COMMIT_UNPACKED = 1 << 0, COMMIT_BESIDE = 1 << 1 }; /* F_FLAGS of template options */
+enum bake_flags { BAKE_REPLACE = 1 << 0, BAKE_BESIDE = 1 << 1, BAKE_FLAGS = 3 };
 /* F_FLAGS of WM_ROLLBACK. */
 enum rollback_flags { ROLLBACK_DISK = 1 << 0 /* files alone */ };
 
@@ -167,6 +171,8 @@ enum wire_field {
 	/* programs on disk */
 	F_FROZEN_US, F_UNSAVED, F_ON_DISK, F_RESTORES, F_IMAGES, F_FULL, F_MARK,
 	F_IMAGES_DISK, F_IMAGES_SHARED,
+	/* what counts against a quota; the image beside a template with programs */
+	F_QUOTA, F_IMAGE_BYTES, F_FILE_BYTES, F_BESIDE,
 	WIRE_FIELDS,
 };
 

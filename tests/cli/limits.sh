@@ -217,6 +217,7 @@ test_open_files_are_limited() {
 test_the_disk_is_limited_and_df_tells() {
 	local b n kb
 	b=$(box --disk 64M)
+	is 'others than root may go through /' "$(den exec -u 65534 -w / "$b" -- stat -c %a /)" 755
 	kb=$(den exec "$b" -- df -k --output=size / | tail -1)
 	at_most "kilobytes that df tells" "$kb" 70000
 	at_least "kilobytes that df tells" "$kb" 50000

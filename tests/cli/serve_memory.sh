@@ -109,3 +109,251 @@ test_page_shows_boxes_on_disk() {
 	export TMP CHROMIUM
 	node_run ui.mjs on_disk
 }
+
+# quota_key SIZE: a key of another organisation with so much disk; $QUOTA_KEY
+quota_key() {
+	QUOTA_KEY=$(new_key --org bounded --disk "$1")
+}
+
+# as KEY METHOD PATH [JSON]
+as() {
+	local KEY=$1
+	if [ $# -gt 3 ]; then
+		api_json "$2" "$3" "$4"
+	else
+		api "$2" "$3"
+	fi
+}
+
+# of_usage FIELD: the last answer of /v1/usage, its part about disk
+of_usage() {
+	as "$QUOTA_KEY" GET /v1/usage
+	want_code 200
+	j "v['disk']['$1']"
+}
+
+hog() { # BOX MIB: a program with so much memory in it
+	den exec "$1" -- rm -f /tmp/full
+	as "$QUOTA_KEY" POST "/v1/boxes/$1/execs" '{"detach":true,"command":"exec python3 -c \"import os,time; x=os.urandom('"$2"'<<20); open(\\\"/tmp/full\\\",\\\"w\\\").close(); time.sleep(1e6)\""}'
+	want_code 202
+	soon 20 "$DEN" exec "$1" -- test -e /tmp/full || fail 'the program does not come up'
+}
+
+#@ root timeout=240
+test_saved_programs_count_against_the_quota_of_disk() {
+	local box first n before
+	can_save
+	serve_start
+	quota_key 300M
+	as "$QUOTA_KEY" POST /v1/boxes '{"limits":{"disk":104857600},"history":"manual"}'
+	want_code 201
+	box=$(j 'v["id"]')
+	is 'nothing is saved yet' "$(of_usage images)" 0
+	is 'its limit counts' "$(of_usage boxes)" 104857600
+	hog "$box" 60
+	as "$QUOTA_KEY" POST "/v1/boxes/$box/checkpoints" '{"full":true}'
+	want_code 201
+	first=$(j 'v["number"]')
+	n=$(of_usage images)
+	[ "$n" -gt 60000000 ] || fail "60 MiB of programs count as $n bytes"
+	as "$QUOTA_KEY" GET "/v1/boxes/$box"
+	[ "$(j 'v["images"]')" -gt 60000000 ] || fail "the box does not tell what it has on disk: $out"
+	[ "$(den inspect --json "$box" | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)["images"])')" -gt 60000000 ] || fail 'nor does den inspect'
+	# 100 and about 65 are taken: of memory that no longer fits nothing is written
+	hog "$box" 80
+	before=$(find "$DEN_STATE/memory/$box" -mindepth 1 -maxdepth 1 | sort)
+	as "$QUOTA_KEY" POST "/v1/boxes/$box/checkpoints" '{"full":true}'
+	want_code 403
+	want_out_has 'disk quota'
+	as "$QUOTA_KEY" POST "/v1/boxes/$box/pause" '{"disk":true}'
+	want_code 403
+	as "$QUOTA_KEY" POST "/v1/boxes/$box/bake" '{"name":"warm"}'
+	want_code 403
+	as "$QUOTA_KEY" POST "/v1/boxes/$box/fork" '{"full":true}'
+	want_code 403
+	if "$DEN" checkpoint --full "$box" >/dev/null 2>&1; then fail 'den itself passes the quota over'; fi
+	is 'nothing was written' "$(find "$DEN_STATE/memory/$box" -mindepth 1 -maxdepth 1 | sort)" "$before"
+	is 'and it runs on' "$(den exec "$box" -- sh -c 'pgrep -c python3')" 2
+	# another box does not fit either, until what was saved is gone
+	as "$QUOTA_KEY" POST /v1/boxes '{"limits":{"disk":157286400}}'
+	want_code 403
+	want_out_has 'saved programs'
+	as "$QUOTA_KEY" POST /v1/boxes '{"limits":{"disk":20971520}}'
+	want_code 201
+	as "$QUOTA_KEY" DELETE "/v1/boxes/$(j 'v["id"]')"
+	as "$QUOTA_KEY" DELETE "/v1/boxes/$box"
+	want_code 204
+	is 'what is deleted does not count' "$(of_usage images)" 0
+	as "$QUOTA_KEY" POST /v1/boxes '{"limits":{"disk":157286400}}'
+	want_code 201
+}
+
+#@ root timeout=240
+test_box_that_goes_to_disk_by_itself_is_held_to_the_quota() {
+	local box
+	can_save
+	serve_start
+	quota_key 110M
+	as "$QUOTA_KEY" POST /v1/boxes '{"limits":{"disk":104857600},"idle_ms":3000,"on_idle":"pause-disk"}'
+	want_code 201
+	box=$(j 'v["id"]')
+	hog "$box" 30
+	paused() { [ "$(den inspect --json "$box" | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)["state"])')" = paused ]; }
+	soon 30 paused || fail 'it is not paused'
+	is 'in memory, not on disk' "$(den inspect --json "$box" | /usr/bin/python3 -c 'import json,sys; print(json.load(sys.stdin)["on_disk"])')" False
+	is 'nothing is on disk' "$(of_usage images)" 0
+}
+
+#@ root timeout=240
+test_key_with_a_quota_of_disk_has_templates_with_programs() {
+	local box other n
+	can_save
+	serve_start
+	quota_key 400M
+	as "$QUOTA_KEY" POST /v1/boxes '{"limits":{"disk":104857600}}'
+	want_code 201
+	box=$(j 'v["id"]')
+	hog "$box" 20
+	as "$QUOTA_KEY" POST "/v1/boxes/$box/bake" '{"name":"warm"}'
+	want_code 201
+	n=$(of_usage images)
+	[ "$n" -gt 20000000 ] || fail "the template's programs count as $n bytes"
+	as "$QUOTA_KEY" DELETE "/v1/boxes/$box"
+	want_code 204
+	[ "$(of_usage images)" -gt 20000000 ] || fail "without its box the template's programs count as $(of_usage images) bytes"
+	[ "$(of_usage templates)" -gt 0 ] || fail "the template's files do not count"
+	is 'boxes' "$(of_usage boxes)" 0
+	as "$QUOTA_KEY" POST /v1/boxes '{"template":"warm"}'
+	want_code 201
+	box=$(j 'v["id"]')
+	is 'its programs run' "$(den exec "$box" -- pgrep -c python3)" 1
+	is 'its limit is the first one'"'"'s' "$(of_usage boxes)" 104857600
+	# there is room for one more, not for two
+	as "$QUOTA_KEY" POST /v1/boxes '{"template":"warm"}'
+	want_code 201
+	other=$(j 'v["id"]')
+	as "$QUOTA_KEY" POST /v1/boxes '{"template":"warm"}'
+	want_code 201
+	as "$QUOTA_KEY" POST /v1/boxes '{"template":"warm"}'
+	want_code 403
+	for box in "$box" "$other" "$(as "$QUOTA_KEY" GET /v1/boxes >/dev/null; j 'v["boxes"][0]["id"]')"; do
+		as "$QUOTA_KEY" DELETE "/v1/boxes/$box"
+	done
+	as "$QUOTA_KEY" DELETE /v1/templates/warm
+	want_code 204
+	is 'a template that is gone does not count' "$(of_usage images)" 0
+	is 'nor do its files' "$(of_usage templates)" 0
+	# of a box without a limit nobody could say what its boxes would take
+	as "$(new_key --org bounded)" POST /v1/boxes '{}'
+	box=$(j 'v["id"]')
+	as "$(new_key --org bounded)" POST "/v1/boxes/$box/bake" '{"name":"vast"}'
+	want_code 201
+	as "$QUOTA_KEY" POST /v1/boxes '{"template":"vast"}'
+	want_code 403
+	want_out_has 'without a limit'
+	den template rm o.bounded.vast
+}
+
+#@ root timeout=180
+test_template_with_programs_is_told_as_an_event() {
+	local box
+	can_save
+	serve_start
+	curl -sSN --max-time 60 -H "Authorization: Bearer $KEY" "$URL/v1/events?kind=template." >"$TMP/events" 2>/dev/null &
+	sleep 1
+	api_json POST /v1/boxes '{}'
+	box=$(j 'v["id"]')
+	api_json POST "/v1/boxes/$box/bake" '{"name":"warm"}'
+	want_code 201
+	soon 10 grep -q template.made "$TMP/events" || fail "no event: $(cat "$TMP/events")"
+	has "$(cat "$TMP/events")" '"name":"warm"'
+	den template rm warm
+}
+
+# e2b METHOD PATH [JSON]: as a client of E2B with the bounded key
+e2b() {
+	if [ $# -gt 2 ]; then
+		api_json "$1" "$2" "$3" -H "X-API-Key: $QUOTA_KEY"
+	else
+		api "$1" "$2" -H "X-API-Key: $QUOTA_KEY"
+	fi
+}
+
+seeds() {
+	find "$DEN_STATE/baked" -mindepth 1 -printf '%l\n' | sort
+}
+
+#@ root timeout=240
+test_snapshot_takes_the_place_of_another_when_it_is_whole() {
+	local box first second t
+	can_save
+	base_template
+	serve_start
+	quota_key 600M # of which a box gets half, unasked
+	e2b POST /sandboxes '{"templateID":"base","timeout":200}'
+	want_code 201
+	box=b-$(j 'v["sandboxID"][1:]')
+	den exec "$box" -- sh -c 'echo one >/home/user/which'
+	e2b POST "/sandboxes/i${box#b-}/snapshots" '{"name":"snap"}'
+	want_code 201
+	[[ $out != *filesOnly* ]] || fail "it has the files alone: $out"
+	first=$(seeds)
+	den exec "$box" -- sh -c 'echo two >/home/user/which'
+	# one that cannot be made leaves the first where it is, and is no snapshot of files instead
+	hog "$box" 350
+	e2b POST "/sandboxes/i${box#b-}/snapshots" '{"name":"snap"}'
+	want_code 403
+	is 'the first is there' "$(seeds)" "$first"
+	is 'and nothing else' "$(den template ls --json | grep -c bounded.snap)" 1
+	den exec "$box" -- pkill python3
+	e2b POST "/sandboxes/i${box#b-}/snapshots" '{"name":"snap"}'
+	want_code 201
+	second=$(seeds)
+	[ "$second" != "$first" ] || fail 'it was not replaced'
+	is 'one seed' "$(wc -l <<<"$second")" 1
+	[ ! -e "$DEN_STATE/boxes/$first" ] || fail 'the old one was not removed'
+	[ ! -e "$DEN_STATE/memory/$first" ] || fail 'nor its programs'
+	t=$(den create --template o.bounded.snap)
+	is 'a box of it' "$(den exec "$t" -- cat /home/user/which)" two
+	den rm -f "$t"
+	den template rm o.bounded.snap
+}
+
+#@ root timeout=240
+test_snapshot_of_files_says_so_and_takes_the_place_of_programs() {
+	local box second t
+	can_save
+	base_template
+	serve_start
+	QUOTA_KEY=$KEY
+	e2b POST /sandboxes '{"templateID":"base","timeout":200}'
+	want_code 201
+	box=b-$(j 'v["sandboxID"][1:]')
+	e2b POST "/sandboxes/i${box#b-}/snapshots" '{"name":"snap"}'
+	want_code 201
+	second=$(seeds)
+	den exec "$box" -- sh -c 'echo three >/home/user/which'
+	e2b POST "/sandboxes/i${box#b-}/pause" '{"memory":false}'
+	want_code 204
+	e2b POST "/sandboxes/i${box#b-}/snapshots" '{"name":"snap"}'
+	want_code 201
+	want_out_has filesOnly
+	is 'no programs are left' "$(seeds)" ''
+	[ ! -e "$DEN_STATE/memory/$second" ] || fail 'the old programs are on disk'
+	t=$(den create --template snap)
+	is 'a box of the files' "$(den exec "$t" -- cat /home/user/which)" three
+	den rm -f "$t"
+	# and back: programs take the place of files
+	e2b POST "/sandboxes/i${box#b-}/connect" '{"timeout":200}'
+	want_code 201
+	den exec "$box" -- sh -c 'echo four >/home/user/which'
+	e2b POST "/sandboxes/i${box#b-}/snapshots" '{"name":"snap"}'
+	want_code 201
+	[[ $out != *filesOnly* ]] || fail "it has the files alone: $out"
+	is 'one template of that name' "$(den template ls --json | grep -c '"snap"')" 1
+	t=$(den create --template snap)
+	is 'a box of the programs' "$(den exec "$t" -- cat /home/user/which)" four
+	den rm -f "$t"
+	den template rm snap
+	if "$DEN" template show snap >/dev/null 2>&1; then fail 'files of the same name came back'; fi
+}

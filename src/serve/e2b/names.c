@@ -189,7 +189,7 @@ static void config_read(const struct den_template *d, struct e2b_template *t)
 
 bool e2b_template_baked(const struct den_template *t)
 {
-	return t->id && !strncmp(t->id, "b-", 2);
+	return t->baked;
 }
 
 const char *e2b_template_seen(const struct who *who, const struct den_template *t)

@@ -14,7 +14,9 @@
 #include "boxes.h"
 #include "clock.h"
 #include "db.h"
+#include "events.h"
 #include "json_fields.h"
+#include "log.h"
 #include "mem.h"
 #include "run.h"
 #include "strv.h"
@@ -28,19 +30,6 @@
 static char *config_of(const struct den_template *t)
 {
 	return t->config ? mem_strdup(t->config) : NULL;
-}
-
-/* A template with programs is known by the box that keeps them. */
-static bool is_baked(struct req *r, const char *stored)
-{
-	struct den_template *t;
-	bool baked;
-
-	if (den_template_get(req_den(r), stored, &t, NULL) < 0)
-		return false;
-	baked = e2b_template_baked(t);
-	den_templates_free(t, 1);
-	return baked;
 }
 
 static int snapshot_files(
@@ -59,6 +48,7 @@ static int snapshot_files(
 	if (asprintf(&detail, "snapshot of %s", i->id) < 0)
 		abort();
 	opt.config = config;
+	opt.beside = true;
 	opt.detail = detail;
 	opt.user = i->user;
 	opt.workdir = i->workdir;
@@ -72,17 +62,33 @@ static int snapshot_files(
 	return status;
 }
 
-/* Where programs cannot be saved here, or under this name, it has the files. One of the same name is replaced. */
-static int snapshot_make(struct req *r, struct den_box *box, const char *stored, struct den_err *err)
+/* The files alone, under a name that may have had programs: what it had goes when the new one is there. Until the programs
+ * are gone they are what the name means. */
+static int snapshot_only_files(struct req *r, struct den_box *box, const char *stored, struct den_err *err)
+{
+	if (snapshot_files(r, box, stored, err) < 0)
+		return -1;
+	return den_template_unbake(req_den(r), stored, err) < 0 && err->code != DEN_NOT_FOUND ? -1 : 0;
+}
+
+/* One of the same name is replaced, in one step and only by what is whole. Where programs cannot be saved at all it has the
+ * files, and says so (*why); whatever else goes wrong is an error. */
+static int snapshot_make(struct req *r, struct den_box *box, const char *stored, struct den_err *why, struct den_err *err)
 {
 	const char *state = boxes_state(den_box_id(box));
 
-	/* whatever comes instead: boxes would be made of the programs, not of files of the same name */
-	if (is_baked(r, stored) && den_template_remove(req_den(r), stored, true, err) < 0)
-		return -1;
-	if ((!state || strcmp(state, "stopped")) && den_template_bake(box, NULL, stored, err) == 0)
+	*why = (struct den_err){ 0 };
+	if (state && !strcmp(state, "stopped")) {
+		den_fail(why, DEN_UNSUPPORTED, 0, "the sandbox was paused without its memory: nothing runs in it");
+		return snapshot_only_files(r, box, stored, err);
+	}
+	if (den_template_bake_as(box, NULL, stored, DEN_BAKE_REPLACE, err) == 0)
 		return 0;
-	return snapshot_files(r, box, stored, err);
+	if (err->code != DEN_UNSUPPORTED)
+		return -1;
+	*why = *err;
+	log_line("warn", "e2b", "snapshot %s of %s has the files alone: %s", stored, den_box_id(box), why->msg);
+	return snapshot_only_files(r, box, stored, err);
 }
 
 static void name_random(char out[static 32])
@@ -111,7 +117,9 @@ int e2b_snapshot(struct req *r, struct den_err *err)
 	auto_json *body = NULL;
 	auto_box *box = NULL;
 	const char *asked;
+	struct den_err why;
 	char made[32];
+	json_t *o;
 
 	if (req_json(r, &body, err) < 0 || e2b_open(r, &box, err) < 0)
 		return -1;
@@ -123,7 +131,7 @@ int e2b_snapshot(struct req *r, struct den_err *err)
 		return -1;
 	if (asprintf(&id, "%s:%s", name, tag) < 0)
 		abort();
-	if (snapshot_make(r, box, stored, err) < 0 ||
+	if (snapshot_make(r, box, stored, &why, err) < 0 ||
 		db_run(err, NULL,
 			"INSERT OR REPLACE INTO e2b_snapshots VALUES (?, ?, ?, ?, ?,"
 			" max(?, (SELECT coalesce(max(created_ms), 0) + 1 FROM e2b_snapshots)))",
@@ -131,7 +139,11 @@ int e2b_snapshot(struct req *r, struct den_err *err)
 			(int64_t)(asked != NULL), clock_wall_ms()) < 0)
 		return -1;
 	e2b_template_changed();
-	return req_reply_json(r, 201, snapshot_json(id, asked));
+	events_post("template.made", req_who(r)->org, den_box_id(box), json_pack("{s:s}", "name", id));
+	o = snapshot_json(id, asked);
+	if (why.code) /* clients of E2B do not look at it; people do */
+		json_object_set_new(o, "filesOnly", json_text(why.msg));
+	return req_reply_json(r, 201, o);
 }
 
 int snapshots_forget(const char *stored, struct den_err *err)

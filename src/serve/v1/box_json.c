@@ -77,6 +77,7 @@ json_t *v1_box_json(const struct req *r, const struct den_box_info *i)
 	json_object_set_new(o, "on_disk", json_boolean(i->on_disk));
 	json_object_set_new(o, "hibernated", json_boolean(i->hibernated));
 	json_object_set_new(o, "restores", json_integer((json_int_t)i->restores));
+	json_object_set_new(o, "images", json_integer((json_int_t)i->images));
 	json_object_set_new(o, "turn", json_integer((json_int_t)i->turn));
 	json_object_set_new(o, "limits", limits_json(i));
 	json_object_set_new(o, "labels", labels_json(i->labels));

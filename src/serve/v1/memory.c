@@ -77,5 +77,6 @@ int v1_bake(struct req *r, struct den_err *err)
 		v1_box(r, &box, err) < 0 || den_template_bake(box, a.ref, stored, err) < 0)
 		return -1;
 	e2b_template_changed();
+	events_post("template.made", req_who(r)->org, den_box_id(box), json_pack("{ss}", "name", a.name));
 	return req_reply_json(r, 201, json_pack("{ss}", "name", a.name));
 }

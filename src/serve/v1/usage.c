@@ -1,10 +1,12 @@
 /* /v1/usage: what was used, added up. meter.c writes the table. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "auth.h"
 #include "boxes.h"
 #include "db.h"
+#include "den.h"
 #include "handlers.h"
 #include "mem.h"
 #include "meter.h"
@@ -85,13 +87,28 @@ static int names_add(struct req *r, json_t *rows, struct den_err *err)
 	return 0;
 }
 
+/* What counts against the caller's quota of disk, now. */
+static int disk_now(struct req *r, json_t **ret, struct den_err *err)
+{
+	const struct who *w = req_who(r);
+	struct den_disk_use use;
+	char owner[64];
+
+	snprintf(owner, sizeof(owner), "%s/%s", w->org, w->key);
+	if (den_disk_use(req_den(r), owner, &use, err) < 0)
+		return -1;
+	*ret = json_pack("{so sI sI sI}", "quota", v1_count(w->quota.disk), "boxes", (json_int_t)use.boxes, "images",
+		(json_int_t)use.images, "templates", (json_int_t)use.templates);
+	return 0;
+}
+
 int v1_usage(struct req *r, struct den_err *err)
 {
 	const char *by = req_query(r, "by"), *from = req_query(r, "from"), *to = req_query(r, "to"),
 		   *org = req_who(r)->admin ? req_query(r, "org") : req_who(r)->org;
 	int64_t a = 0, b = INT64_MAX;
 	const char *box = req_query(r, "box");
-	json_t *rows;
+	json_t *rows, *disk;
 	char id[21];
 	size_t k = 0;
 
@@ -112,11 +129,11 @@ int v1_usage(struct req *r, struct den_err *err)
 	rows = json_array();
 	if (db_each(err, row_take, rows, kinds[k].sql, "iissss", a / 3600000 * 3600000, b, org, org,
 		    box, box) < 0 ||
-		(k == 0 && names_add(r, rows, err) < 0)) {
+		(k == 0 && names_add(r, rows, err) < 0) || disk_now(r, &disk, err) < 0) {
 		json_decref(rows);
 		return -1;
 	}
-	return req_reply_json(r, 200, json_pack("{so so so}", "usage", rows, "prices",
+	return req_reply_json(r, 200, json_pack("{so so so so}", "usage", rows, "disk", disk, "prices",
 					  prices_json(&serve.prices), "currency",
 					  prices_currency(&serve.prices)));
 }

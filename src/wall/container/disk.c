@@ -285,7 +285,8 @@ static int make_dirs(int fd, size_t n_trees, struct den_err *err)
 		char path[32];
 
 		snprintf(path, sizeof(path), "u%zu", t);
-		if (mkdirat(fd, path, 0755) < 0 && errno != EEXIST)
+		/* whatever the umask: the first is the box's /, which others than root go through. What is there is the box's. */
+		if (mkdirat(fd, path, 0755) == 0 ? fchmodat(fd, path, 0755, 0) < 0 : errno != EEXIST)
 			return den_fail_sys(err, errno, "prepare disk");
 		snprintf(path, sizeof(path), "w%zu", t);
 		if (mkdirat(fd, path, 0700) < 0 && errno != EEXIST)
