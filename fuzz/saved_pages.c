@@ -26,7 +26,8 @@ static void recipe(const uint8_t *p, size_t n)
 		abort();
 }
 
-static void put(int dir, const char *name, const void *const parts[], const size_t sizes[], size_t n)
+static void put(
+	int dir, const char *name, const void *const parts[], const size_t sizes[], size_t n)
 {
 	int fd = openat(dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 

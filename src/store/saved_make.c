@@ -49,7 +49,8 @@ struct saved_maker {
 	const uint64_t *sizes;
 	uint32_t n_files;
 	uint64_t n_pages; /* of all files */
-	uint8_t (*sums)[SAVED_SUM]; /* of all pages, file after file; nothing but zeros: of a page of zeros */
+	uint8_t (*sums)
+		[SAVED_SUM]; /* of all pages, file after file; nothing but zeros: of a page of zeros */
 	struct offer offers[OFFERED_MAX];
 	uint32_t n_offers;
 	uint64_t offered; /* pages */
@@ -145,7 +146,8 @@ void saved_maker_offer(struct saved_maker *m, int from_dir, const struct saved_r
 
 static const uint8_t *sum_of(const struct saved_maker *m, const struct place *p)
 {
-	return p->whose == OWN + 1 ? m->own.sums[p->page] : m->offers[p->whose - 1].pack.sums[p->page];
+	return p->whose == OWN + 1 ? m->own.sums[p->page]
+				   : m->offers[p->whose - 1].pack.sums[p->page];
 }
 
 /* Where it is, or would be. */
@@ -218,8 +220,8 @@ static int open_file(const struct saved_maker *m, uint32_t i, struct den_err *er
 	return fd < 0 ? den_fail_sys(err, errno, "open '%.60s'", m->names[i]) : fd;
 }
 
-static int hash_file(struct saved_maker *m, uint32_t file, uint8_t *part, uint64_t *number,
-	struct den_err *err)
+static int hash_file(
+	struct saved_maker *m, uint32_t file, uint8_t *part, uint64_t *number, struct den_err *err)
 {
 	auto_fd fd = open_file(m, file, err);
 	uint64_t size = m->sizes[file];
@@ -227,7 +229,8 @@ static int hash_file(struct saved_maker *m, uint32_t file, uint8_t *part, uint64
 	if (fd < 0)
 		return -1;
 	for (uint64_t at = 0; at < size; at += PART) {
-		size_t n = (size_t)MIN((uint64_t)PART, (uint64_t)saved_pages_of(size) * SAVED_PAGE - at);
+		size_t n = (size_t)MIN(
+			(uint64_t)PART, (uint64_t)saved_pages_of(size) * SAVED_PAGE - at);
 
 		if (read_pages(fd, m->names[file], part, n, at, size, err) < 0)
 			return -1;
@@ -261,7 +264,8 @@ static void weigh(struct offer *o)
 	o->used = 0;
 	o->number = 0;
 	for (uint32_t f = 0; f < o->pack.n_frames; f++) {
-		uint32_t from = f * SAVED_FRAME, n = MIN(SAVED_FRAME, o->pack.n_pages - from), used = 0;
+		uint32_t from = f * SAVED_FRAME, n = MIN(SAVED_FRAME, o->pack.n_pages - from),
+			 used = 0;
 
 		for (uint32_t i = 0; i < n; i++)
 			used += o->wanted[from + i];
@@ -314,12 +318,13 @@ static int own_begin(struct saved_maker *m, struct den_err *err)
 
 static int own_frame(struct saved_maker *m, struct den_err *err)
 {
-	size_t n = ZSTD_compressCCtx(m->z, m->packed, ZSTD_compressBound(SAVED_FRAME_BYTES), m->frame,
-		(size_t)m->in_frame * SAVED_PAGE, LEVEL);
+	size_t n = ZSTD_compressCCtx(m->z, m->packed, ZSTD_compressBound(SAVED_FRAME_BYTES),
+		m->frame, (size_t)m->in_frame * SAVED_PAGE, LEVEL);
 
 	if (ZSTD_isError(n))
 		return den_fail(err, DEN_INTERNAL, 0, "compress: %s", ZSTD_getErrorName(n));
-	m->own.ends = mem_realloc(m->own.ends, ((size_t)m->own.n_frames + 1) * sizeof(*m->own.ends));
+	m->own.ends =
+		mem_realloc(m->own.ends, ((size_t)m->own.n_frames + 1) * sizeof(*m->own.ends));
 	m->own.ends[m->own.n_frames] = n + (m->own.n_frames ? m->own.ends[m->own.n_frames - 1] : 0);
 	m->own.n_frames++;
 	m->in_frame = 0;
@@ -403,14 +408,16 @@ static int make_file(struct saved_maker *m, uint32_t file, uint64_t *number, str
 		at = find(m, sum);
 		if (!at->whose || (at->whose != OWN + 1 &&
 					  (!m->offers[at->whose - 1].number ||
-						  !m->offers[at->whose - 1].frame_in[at->page / SAVED_FRAME]))) {
+						  !m->offers[at->whose - 1]
+							   .frame_in[at->page / SAVED_FRAME]))) {
 			uint32_t mine;
 
 			if (own_add(m, fd, file, page, sum, &mine, err) < 0)
 				return -1;
 			*at = (struct place){ OWN + 1, mine };
 		}
-		pack = at->whose == OWN + 1 ? m->recipe.n_packs + 1 : m->offers[at->whose - 1].number;
+		pack = at->whose == OWN + 1 ? m->recipe.n_packs + 1
+					    : m->offers[at->whose - 1].number;
 		add_page(f, &cap, pack, at->page);
 	}
 	return fd < 0 ? -1 : 0;

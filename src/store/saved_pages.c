@@ -75,8 +75,8 @@ static int read_index(int fd, const uint8_t id[static SAVED_ID], const char *nam
 	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size < SAVED_TAIL)
 		return damaged(err, name);
 	size = (uint64_t)st.st_size - SAVED_TAIL;
-	if (read_at(fd, tail, sizeof(tail), size) < 0 || saved_tail_parse(tail, &len) < 0 || len > size ||
-		len > INDEX_MAX)
+	if (read_at(fd, tail, sizeof(tail), size) < 0 || saved_tail_parse(tail, &len) < 0 ||
+		len > size || len > INDEX_MAX)
 		return damaged(err, name);
 	index = malloc(len + 1);
 	if (!index)
@@ -143,8 +143,8 @@ static int add_piece(struct job *j, struct piece p, struct den_err *err)
 	return 0;
 }
 
-static int add_run(struct job *j, uint32_t file, const struct saved_run *run, uint32_t at,
-	struct den_err *err)
+static int add_run(
+	struct job *j, uint32_t file, const struct saved_run *run, uint32_t at, struct den_err *err)
 {
 	uint32_t page = run->first, left = run->pages;
 
@@ -219,12 +219,14 @@ static int put(struct job *j, const struct piece *p, const uint8_t *bytes, struc
 		j->file = p->file;
 	}
 	for (size_t done = 0; done < n;) {
-		ssize_t w = j->fd < 0 ? -1 : pwrite(j->fd, bytes + done, n - done, (off_t)(at + done));
+		ssize_t w =
+			j->fd < 0 ? -1 : pwrite(j->fd, bytes + done, n - done, (off_t)(at + done));
 
 		if (w < 0 && j->fd >= 0 && errno == EINTR)
 			continue;
 		if (w <= 0)
-			return den_fail_sys(err, w < 0 ? errno : EIO, "write '%.60s'", j->names[p->file]);
+			return den_fail_sys(
+				err, w < 0 ? errno : EIO, "write '%.60s'", j->names[p->file]);
 		done += (size_t)w;
 	}
 	return 0;

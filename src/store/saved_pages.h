@@ -27,7 +27,8 @@
 
 #define SAVED_RECIPE ".pages"
 #define SAVED_PAGE 4096U
-#define SAVED_FRAME 64U /* pages: large enough to compress well, small enough to be read for a part of it */
+#define SAVED_FRAME                                                                                \
+	64U /* pages: large enough to compress well, small enough to be read for a part of it */
 #define SAVED_FRAME_BYTES (SAVED_FRAME * SAVED_PAGE)
 #define SAVED_PACKS_MAX 16U /* that one checkpoint refers to */
 #define SAVED_ID 32 /* of a pack */
@@ -87,8 +88,7 @@ void saved_page_sum(const void *page, uint8_t ret[static SAVED_SUM]);
 bool saved_page_is_zero(const void *page);
 
 /* saved_pages.c: the recipe of a directory, if its hash is this one. */
-int saved_recipe_read(
-	int dirfd, const char *hash, struct saved_recipe *ret, struct den_err *err);
+int saved_recipe_read(int dirfd, const char *hash, struct saved_recipe *ret, struct den_err *err);
 /* Makes the files in to_dir; -1: reads and compares all, and makes nothing. names: as many as it has
  * files. Each frame is read once. */
 int saved_pages_read(int dirfd, const struct saved_recipe *r, const char *const names[], int to_dir,
@@ -96,7 +96,8 @@ int saved_pages_read(int dirfd, const struct saved_recipe *r, const char *const 
 
 /* saved_make.c */
 struct saved_maker;
-struct saved_maker *saved_maker_new(int dirfd, const char *const names[], const uint64_t sizes[], uint32_t n);
+struct saved_maker *saved_maker_new(
+	int dirfd, const char *const names[], const uint64_t sizes[], uint32_t n);
 void saved_maker_free(struct saved_maker *m);
 /* Pages of the recipe in from_dir can be referred to. What cannot be had is left out. */
 void saved_maker_offer(struct saved_maker *m, int from_dir, const struct saved_recipe *r);

@@ -82,7 +82,8 @@ void saved_sweep_box(struct store *s, const struct box_id *id)
 	DIR *d = open_box(s, id, dir);
 
 	while (d && (de = readdir(d))) {
-		if (de->d_name[0] != '.' || (!ends_with(de->d_name, GONE) && !is_left_over(de->d_name)))
+		if (de->d_name[0] != '.' ||
+			(!ends_with(de->d_name, GONE) && !is_left_over(de->d_name)))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", dir, de->d_name);
 		(void)remove_alone(s, path);
@@ -115,7 +116,8 @@ void saved_remove_but(
 		uint64_t n;
 
 		if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, "..") ||
-			(keep && (parse_u64(de->d_name, 0, INT64_MAX, &n, NULL) < 0 || keep(n, user))))
+			(keep && (parse_u64(de->d_name, 0, INT64_MAX, &n, NULL) < 0 ||
+					 keep(n, user))))
 			continue;
 		remove_at(s, dir, de->d_name);
 	}

@@ -68,7 +68,8 @@ static void drop_unnamed(const struct saved *v)
 	if (!d)
 		fd_close(&fd);
 	while (d && (de = readdir(d)))
-		if (strcmp(de->d_name, ".") && strcmp(de->d_name, "..") && !is_named(v, &r, de->d_name))
+		if (strcmp(de->d_name, ".") && strcmp(de->d_name, "..") &&
+			!is_named(v, &r, de->d_name))
 			unlinkat(v->lock, de->d_name, 0);
 	if (d)
 		closedir(d);
@@ -120,8 +121,10 @@ static void offer_others(const struct saved *v, uint64_t n, struct saved_maker *
 		auto_recipe r = { 0 };
 		struct den_err ignored;
 
-		if (all[i] != n && saved_open_locked(v->s, &v->id, all[i], 0, &other, &ignored) == 0 &&
-			other.recipe[0] && saved_recipe_read(other.lock, other.recipe, &r, &ignored) == 0)
+		if (all[i] != n &&
+			saved_open_locked(v->s, &v->id, all[i], 0, &other, &ignored) == 0 &&
+			other.recipe[0] &&
+			saved_recipe_read(other.lock, other.recipe, &r, &ignored) == 0)
 			saved_maker_offer(m, other.lock, &r);
 	}
 }
@@ -130,7 +133,8 @@ static void offer_others(const struct saved *v, uint64_t n, struct saved_maker *
 
 static bool is_large(const struct saved_file *f)
 {
-	return f->how == SAVED_PLAIN && f->size > LARGE && f->size <= (uint64_t)UINT32_MAX * SAVED_PAGE;
+	return f->how == SAVED_PLAIN && f->size > LARGE &&
+	       f->size <= (uint64_t)UINT32_MAX * SAVED_PAGE;
 }
 
 /* Recipe and packs beside the large files, on disk. 1: there is nothing large. */
@@ -156,7 +160,8 @@ static int make_pages(const struct saved *v, uint64_t n, char ret[static 65], st
 	m = saved_maker_new(v->lock, names, sizes, large);
 	offer_others(v, n, m);
 	r = saved_maker_run(m, true, ret, err);
-	if (r < 0 && err->code == DEN_UNSUPPORTED) /* one of theirs is damaged: this one shall not be */
+	if (r < 0 &&
+		err->code == DEN_UNSUPPORTED) /* one of theirs is damaged: this one shall not be */
 		r = saved_maker_run(m, false, ret, err);
 	saved_maker_free(m);
 	return r;

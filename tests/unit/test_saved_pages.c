@@ -93,11 +93,12 @@ static bool is_there(int dir, const char *name, const uint8_t *p, size_t n)
 	auto_free char *have = NULL;
 	size_t len = 0;
 
-	return fd >= 0 && fd_read_all(fd, BYTES + 1, &have, &len, NULL) == 0 && len == n && !memcmp(have, p, n);
+	return fd >= 0 && fd_read_all(fd, BYTES + 1, &have, &len, NULL) == 0 && len == n &&
+	       !memcmp(have, p, n);
 }
 
-static bool loads_of(
-	struct store *s, const struct box_id *id, uint64_t n, const struct memory *m, struct den_err *err)
+static bool loads_of(struct store *s, const struct box_id *id, uint64_t n, const struct memory *m,
+	struct den_err *err)
 {
 	auto_free uint8_t *all = bytes_of(m);
 	auto_saved v = SAVED_NONE;
@@ -131,7 +132,8 @@ static unsigned count(struct store *s, uint64_t n, const char *prefix, uint64_t 
 	while (d && (de = readdir(d))) {
 		struct stat st;
 
-		if (strncmp(de->d_name, prefix, strlen(prefix)) || fstatat(dirfd(d), de->d_name, &st, 0) < 0)
+		if (strncmp(de->d_name, prefix, strlen(prefix)) ||
+			fstatat(dirfd(d), de->d_name, &st, 0) < 0)
 			continue;
 		found++;
 		if (own && st.st_nlink == 1)
@@ -200,7 +202,9 @@ TEST(saved_pages_in_another_order_are_shared_too)
 {
 	struct store *s = open_state();
 	auto_free uint8_t *all = NULL, *turned = mem_alloc(BYTES);
-	struct saved_about about = { .wall = (char *)"w", .runtime = (char *)"r", .template = (char *)"t" };
+	struct saved_about about = {
+		.wall = (char *)"w", .runtime = (char *)"r", .template = (char *)"t"
+	};
 	auto_saved v = SAVED_NONE;
 	struct memory m;
 	struct den_err err;
@@ -211,14 +215,17 @@ TEST(saved_pages_in_another_order_are_shared_too)
 	all = bytes_of(&m);
 	save(s, 1, &m, true);
 	for (uint32_t i = 0; i < PAGES; i++)
-		memcpy(turned + (size_t)i * SAVED_PAGE, all + (size_t)(i * 7 % PAGES) * SAVED_PAGE, SAVED_PAGE);
+		memcpy(turned + (size_t)i * SAVED_PAGE, all + (size_t)(i * 7 % PAGES) * SAVED_PAGE,
+			SAVED_PAGE);
 	memcpy(turned + (size_t)PAGES * SAVED_PAGE, all + (size_t)PAGES * SAVED_PAGE, TAIL);
 	CHECK(saved_begin(s, &box, 2, &dir, &err) == 0);
 	put(dir, "pages.img", turned, BYTES);
 	CHECK(saved_commit(s, &box, 2, dir, &about, &bytes, &err) == 0);
 	CHECK(saved_seal(s, &box, 2, true, &err) == 0);
 	CHECK(count(s, 2, ".pack-", &own) == 1 && own == 0);
-	CHECK(saved_open(s, &box, 2, &v, &err) == 0 && is_there(v.dirfd, "pages.img", turned, BYTES));
+	CHECK(saved_open(s, &box, 2, &v, &err) == 0 &&
+		is_there(v.dirfd, "pages.img", turned, BYTES));
+	saved_close(&v);
 	store_close(s);
 }
 
@@ -410,7 +417,8 @@ TEST(saved_that_is_killed_while_it_is_sealed_is_whole_before_and_after)
 		CHECK(loads(s, 1, &m) && loads(s, 2, &next));
 		/* and can be sealed again; nothing stays that is not needed */
 		CHECK(saved_seal(s, &box, 2, true, &err) == 0 && loads(s, 2, &next));
-		CHECK(count(s, 2, ".pack-", NULL) == 2 && count(s, 2, ".", NULL) == 5 && count(s, 2, "", NULL) == 7);
+		CHECK(count(s, 2, ".pack-", NULL) == 2 && count(s, 2, ".", NULL) == 5 &&
+			count(s, 2, "", NULL) == 7);
 		saved_remove(s, &box, 2);
 	}
 	store_close(s);
@@ -427,7 +435,8 @@ TEST(saved_that_nobody_sealed_is_sealed_with_the_next)
 	save(s, 2, &m, false);
 	CHECK(utimensat(s->fd, DIR_OF "1/manifest", old, 0) == 0);
 	save(s, 3, &m, true);
-	CHECK(count(s, 1, ".pages", NULL) == 1); /* it is a minute old: who was to do it is not there */
+	CHECK(count(s, 1, ".pages", NULL) ==
+		1); /* it is a minute old: who was to do it is not there */
 	CHECK(count(s, 2, ".pages", NULL) == 0);
 	CHECK(loads(s, 1, &m) && loads(s, 2, &m) && loads(s, 3, &m));
 	store_close(s);
@@ -436,11 +445,14 @@ TEST(saved_that_nobody_sealed_is_sealed_with_the_next)
 static void example(struct buf *recipe, struct buf *index)
 {
 	uint8_t ids[2][SAVED_ID] = { { 1 }, { 2 } }, sums[70][SAVED_SUM] = { { 3 } };
-	struct saved_run runs[] = { { 2, 1, 5 }, { 1, 0, 0 }, { 1, 2, 0 } }, more[] = { { 1, 2, 7 } };
+	struct saved_run runs[] = { { 2, 1, 5 }, { 1, 0, 0 }, { 1, 2, 0 } },
+			 more[] = { { 1, 2, 7 } };
 	struct saved_recipe_file files[] = { { 4 * SAVED_PAGE - 5, runs, 3 }, { 10, more, 1 } };
 	struct saved_recipe r = { ids, 2, files, 2 };
 	uint64_t ends[] = { 1000, 1100 };
-	struct saved_pack p = { .sums = sums, .ends = ends, .n_pages = 70, .n_frames = 2, .fd = -1 };
+	struct saved_pack p = {
+		.sums = sums, .ends = ends, .n_pages = 70, .n_frames = 2, .fd = -1
+	};
 
 	saved_recipe_put(&r, recipe);
 	saved_index_put(&p, index);
@@ -486,7 +498,8 @@ TEST(saved_recipe_and_index_that_are_not_well_formed_are_refused)
 	{
 		struct saved_pack p = SAVED_PACK_NONE;
 
-		CHECK(saved_index_parse(index.p, n, 1101, &p, &err) < 0); /* frames are not all of it */
+		CHECK(saved_index_parse(index.p, n, 1101, &p, &err) <
+			0); /* frames are not all of it */
 	}
 }
 
@@ -516,6 +529,7 @@ TEST(saved_recipe_that_wants_what_a_pack_does_not_have_is_refused)
 	sha256_add(&h, text.p, text.len);
 	sha256_hex(&h, v.recipe);
 	CHECK(saved_manifest_write(dir, &v, &err) == 0);
-	CHECK(!loads_of(s, &box, 1, &m, &err) && err.code == DEN_UNSUPPORTED && strstr(err.msg, "damaged"));
+	CHECK(!loads_of(s, &box, 1, &m, &err) && err.code == DEN_UNSUPPORTED &&
+		strstr(err.msg, "damaged"));
 	store_close(s);
 }
