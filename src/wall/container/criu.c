@@ -110,7 +110,8 @@ static int become_box_root(int box)
 static void child(const struct criu_start *s, int rpc, int runtime, int shim, int log)
 {
 	char enter[48], libs[] = "CRIU_LIBS_DIR=/proc/self/fd/5", bind_now[] = "LD_BIND_NOW=1";
-	char keep[] = CRIU_ENV_KEEP "=1", dies[] = CRIU_ENV_DIES "=1", *env[5] = { enter, libs, bind_now };
+	char keep[] = CRIU_ENV_KEEP "=1", dies[] = CRIU_ENV_DIES "=1", hide[] = CRIU_ENV_HIDE "=1";
+	char *env[6] = { enter, libs, bind_now }, **more = env + 3;
 	char *argv[] = { (char *)"criu", (char *)"--inhibit-cache", (char *)"--library-path", (char *)HERE "/lib",
 		(char *)"--preload", (char *)"/proc/self/fd/8", (char *)HERE "/criu", (char *)"--no-default-config",
 		(char *)"swrk", (char *)"3", NULL };
@@ -120,7 +121,9 @@ static void child(const struct criu_start *s, int rpc, int runtime, int shim, in
 	/* One that saves must not die with the keeper: it has to let go of what it looks into. It sees at its next step
 	 * that nobody is there. Of one that loads, nothing is worth keeping. */
 	if (s->keep || s->inside)
-		env[3] = s->inside ? dies : keep;
+		*more++ = s->inside ? dies : keep;
+	if (s->hide >= 0)
+		*more = hide;
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0 && (fds[i] = fcntl(fds[i], F_DUPFD, 32)) < 0)
 			_exit(1);

@@ -15,4 +15,5 @@
 #define CRIU_ENV_ENTER "DEN_CRIU_ENTER" /* CLONE_NEW* of what it enters */
 #define CRIU_ENV_KEEP "DEN_CRIU_KEEP"	/* set: what it linked for files without a name stays */
 #define CRIU_ENV_DIES "DEN_CRIU_DIES"	/* set: it dies with the keeper */
+#define CRIU_ENV_HIDE "DEN_CRIU_HIDE"	/* set: there is CRIU_FD_HIDE */
 #define CRIU_EXIT_ENTER 73

@@ -77,11 +77,6 @@ static void looks_at(int fd)
 	char link[32], path[64], *p;
 	long n;
 
-	if (!hidden) {
-		hidden = (void *)syscall(SYS_mmap, NULL, sizeof(*hidden), PROT_READ | PROT_WRITE, MAP_SHARED, CRIU_FD_HIDE, 0L);
-		if (hidden == MAP_FAILED)
-			hidden = NULL;
-	}
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
 	n = syscall(SYS_readlinkat, AT_FDCWD, link, path, sizeof(path) - 1);
 	path[n > 0 ? n : 0] = '\0';
@@ -373,6 +368,12 @@ __attribute__((constructor)) static void enter(void)
 		syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	if (flags && syscall(SYS_setns, CRIU_FD_BOX, flags) < 0)
 		_exit(CRIU_EXIT_ENTER);
+	if (getenv(CRIU_ENV_HIDE)) {
+		hidden = (void *)syscall(SYS_mmap, NULL, sizeof(*hidden), PROT_READ | PROT_WRITE, MAP_SHARED, CRIU_FD_HIDE, 0L);
+		if (hidden == MAP_FAILED)
+			_exit(CRIU_EXIT_ENTER);
+		syscall(SYS_close, CRIU_FD_HIDE);
+	}
 	syscall(SYS_close, CRIU_FD_BOX);
 	syscall(SYS_close, CRIU_FD_SHIM);
 }
