@@ -246,7 +246,7 @@ int box_wake(struct keeper *k, struct den_err *err)
 		if (err->code == DEN_CONFLICT) /* that would mean that it runs */
 			err->code = DEN_INTERNAL;
 		return den_wrap(err,
-			how == ON_DISK_FULL
+			how == ON_DISK_FULL && err->code != DEN_LIMIT
 				? "resume ('den rollback --disk' starts it without its programs)"
 				: "resume");
 	}

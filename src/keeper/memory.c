@@ -33,6 +33,7 @@
 #define PASSING_MS 60000 /* of images that a keeper which died had made for forks, and of those of pauses */
 #define PASSED_MS 1000
 #define SEAL_FD 3
+#define DESCRIPTORS 64
 
 int memory_possible(struct keeper *k, struct den_err *err)
 {
@@ -135,6 +136,18 @@ static int let_run(struct keeper *k, struct den_err *err)
 	return den_wrap(err, "the box could not go on after its programs were saved");
 }
 
+/* Who saves is another program, and all that is heard of what went wrong is what it says. */
+static void room_told(struct den_err *err)
+{
+	static const int ways[] = { ENOSPC, EDQUOT, EFBIG };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
+		if (strcasestr(err->msg, strerror(ways[i]))) {
+			den_fail_sys(err, ways[i], "no room for what the programs have in memory");
+			return;
+		}
+}
+
 static int save_images(struct save *s, bool stay, struct den_err *err)
 {
 	struct keeper *k = s->k;
@@ -156,6 +169,8 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 	if (init_park(k, err) < 0)
 		return -1;
 	r = k->ops->save(&k->wall, &plan.p, &s->w, err);
+	if (r < 0)
+		room_told(err);
 	if (r == 0 && !s->copied)
 		r = den_fail(err, DEN_INTERNAL, 0, "the wall did not say when nothing ran");
 	if (r < 0 || stay) {
@@ -188,11 +203,26 @@ static void tell_large(struct keeper *k)
 	tell_progress(text, k);
 }
 
+/* What is parked must be woken again: that must not fail for want of a descriptor. */
+static int have_descriptors(struct den_err *err)
+{
+	int fds[DESCRIPTORS], n = 0, r = 0;
+
+	while (r == 0 && n < DESCRIPTORS) {
+		fds[n] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+		if (fds[n] >= 0)
+			n++;
+		else
+			r = den_fail_sys(err, errno, "saving needs %d descriptors", DESCRIPTORS);
+	}
+	while (n)
+		close(fds[--n]);
+	return r;
+}
+
 static int can_save(struct keeper *k, struct den_err *err)
 {
-	struct den_err ignored;
-
-	if (memory_possible(k, err) < 0)
+	if (memory_possible(k, err) < 0 || have_descriptors(err) < 0)
 		return -1;
 	if (!box_is_up(k))
 		return den_fail(
@@ -203,12 +233,11 @@ static int can_save(struct keeper *k, struct den_err *err)
 		return den_fail(err, DEN_CONFLICT, EAGAIN,
 			"the box is just starting or stopping; try again");
 	/* init has to run to be parked */
-	if (k->row.info.state == BOX_PAUSED && k->ops->freeze(&k->wall, false, err) < 0)
+	if (home_open(k, err) < 0 || (k->row.info.state == BOX_PAUSED && k->ops->freeze(&k->wall, false, err) < 0))
 		return -1;
 	if (!k->init_known && k->fresh)
 		k->init_known = true;
-	(void)ignored;
-	return home_open(k, err);
+	return 0;
 }
 
 static void save_answer(const struct save *s, struct buf *out)
@@ -459,6 +488,7 @@ static void execs_still(struct keeper *k)
 int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct den_err *err)
 {
 	struct save s = { .k = k, .number = k->row.next };
+	bool held = k->row.info.state == BOX_PAUSED;
 	struct den_err ignored;
 	int r;
 
@@ -483,6 +513,8 @@ int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct d
 
 		if (box_is_up(k) && !k->init_up)
 			(void)let_run(k, &ignored);
+		if (held && box_is_up(k) && k->ops->freeze(&k->wall, true, &ignored) == 0)
+			k->row.info.state = BOX_PAUSED;
 		save_undo(&s);
 		save_free(&s);
 		*err = why;

@@ -42,6 +42,8 @@ int criu_runtime(struct den_err *err)
 
 	snprintf(path, sizeof(path), "%s/criu", base && base[0] == '/' ? base : RUNTIME_DIR);
 	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && errno != ENOENT && errno != ENOTDIR)
+		return den_fail_sys(err, errno, "open '%s'", path);
 	if (fd < 0 || faccessat(fd, "criu", X_OK, 0) < 0 || faccessat(fd, "ld.so", X_OK, 0) < 0) {
 		fd_close(&fd);
 		return den_fail(err, DEN_UNSUPPORTED, 0,
