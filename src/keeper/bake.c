@@ -217,8 +217,20 @@ int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, stru
 	wire_put_str(out, F_ID, k->id.s);
 	if (image && !(flags & BAKE_BESIDE)) /* from here on the programs are what the name means: this can fail */
 		(void)image_untag(k->store, name, true, err);
-	if (had && (flags & BAKE_REPLACE))
+	if (had && (flags & BAKE_REPLACE) && !bake_named(k->store, &before))
 		wire_put_str(out, F_RECORD, before.s); /* nameless now: the client deletes it, or den gc */
+	return 0;
+}
+
+/* A seed goes with its last name. */
+static int drop(struct keeper *k, const struct box_id *id, struct den_err *err)
+{
+	if (bake_named(k->store, id))
+		return 0;
+	if (box_open(k, id, err) < 0 || box_delete(k, err) < 0)
+		return err->code == DEN_NOT_FOUND
+			       ? 0
+			       : den_wrap(err, "its name is gone; 'den gc' frees the rest");
 	return 0;
 }
 
@@ -231,9 +243,19 @@ int bake_remove(struct keeper *k, const char *name, struct den_err *err)
 		return den_fail(err, DEN_NOT_FOUND, 0, "no template '%s'", name);
 	if (unlinkat(dir, name, 0) < 0 || fsync(dir) < 0)
 		return den_fail_sys(err, errno, "remove the template");
-	if (box_open(k, &id, err) < 0 || box_delete(k, err) < 0)
-		return err->code == DEN_NOT_FOUND
-			       ? 0
-			       : den_wrap(err, "its name is gone; 'den gc' frees the rest");
-	return 0;
+	return drop(k, &id, err);
+}
+
+int bake_tag(struct keeper *k, const char *from, const char *name, struct den_err *err)
+{
+	struct box_id seed, old = { { 0 } };
+	bool had = bake_find(k->store, name, &old);
+
+	if (!bake_find(k->store, from, &seed))
+		return den_fail(err, DEN_NOT_FOUND, 0, "no template '%s'", from);
+	if (strchr(name, '/'))
+		return den_fail(err, DEN_INVALID, 0, "the name of a template with programs has no /");
+	if (claim(k->store, name, seed.s, true, err) < 0)
+		return -1;
+	return had ? drop(k, &old, err) : 0;
 }

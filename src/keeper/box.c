@@ -257,6 +257,7 @@ int box_delete(struct keeper *k, struct den_err *err)
 		return -1;
 	if (named)
 		store_release_name(k->store, k->row.info.spec.name, &k->id);
+	waker_drop(k);
 	feed_state(k, "box.deleted");
 	free_now(k);
 	return 0; /* the lock goes with the process */

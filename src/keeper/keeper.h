@@ -289,7 +289,21 @@ bool bake_find(struct store *s, const char *name, struct box_id *ret);
 bool bake_named(struct store *s, const struct box_id *id); /* is it the seed of one? */
 char **bake_names(struct store *s); /* strv_free() it */
 int bake_remove(struct keeper *k, const char *name, struct den_err *err);
+/* Another name for the same; one that it had is replaced. */
+int bake_tag(struct keeper *k, const char *from, const char *name, struct den_err *err);
 int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+
+/* waker.c: published ports of a box on disk, held by a server */
+struct waker_ports {
+	size_t n;
+	uint16_t out[64];
+	int fd[64];
+};
+void waker_hold(struct keeper *k);
+void waker_drop(struct keeper *k);
+void waker_take(struct keeper *k, struct waker_ports *ret); /* none, where nobody holds any */
+int waker_port(struct waker_ports *p, uint16_t out); /* the socket, handed over; -1: none */
+void waker_ports_free(struct waker_ports *p);
 
 /* wake.c: init without its keeper */
 /* Runs init's connection alone until *done, its end, or the time is up: anything that init says may happen. */

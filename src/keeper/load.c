@@ -242,6 +242,8 @@ int box_wake(struct keeper *k, struct den_err *err)
 		struct den_err why = *err;
 
 		wake_undo(k, &was);
+		if (i->on_disk)
+			waker_hold(k);
 		*err = why;
 		if (err->code == DEN_CONFLICT) /* that would mean that it runs */
 			err->code = DEN_INTERNAL;
@@ -316,6 +318,7 @@ int box_hibernate(struct keeper *k, struct den_err *err)
 		i->on_disk = ON_DISK_NOT;
 		return -1;
 	}
+	waker_hold(k);
 	feed_state(k, "box.paused");
 	return 0;
 }

@@ -528,6 +528,7 @@ int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct d
 	save_free(&s);
 	drop_passing(k);
 	seal_later(k, s.number, false);
+	waker_hold(k);
 	feed_state(k, "box.paused");
 	return 0;
 }

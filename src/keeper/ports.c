@@ -60,7 +60,27 @@ static bool is_open(struct kgate *g, uint16_t port)
 	return gate_ask(g, WM_GATE_PORT, &b, NULL, 0, &err) == 0 && g->ended == 1;
 }
 
-static int publish_one(struct kgate *g, char **text, struct den_err *err)
+/* One that a waker holds comes with who is waiting there. Where it took the port just now, after it was asked, it is asked
+ * again; what somebody else took while the box was down is another's. */
+static int listen_again(struct kgate *g, uint16_t *out, int *ret, struct waker_ports *held, struct den_err *err)
+{
+	uint16_t any = 0;
+
+	*ret = *out ? waker_port(held, *out) : -1;
+	if (*ret >= 0 || listen_outside(out, ret, err) == 0)
+		return 0;
+	waker_ports_free(held);
+	waker_take(g->k, held);
+	*ret = waker_port(held, *out);
+	if (*ret >= 0 || listen_outside(out, ret, err) == 0)
+		return 0;
+	if (listen_outside(&any, ret, err) < 0)
+		return -1;
+	*out = any;
+	return 0;
+}
+
+static int publish_one(struct kgate *g, char **text, struct waker_ports *held, struct den_err *err)
 {
 	uint16_t in = 0, out = 0;
 	auto_fd fd = -1;
@@ -70,13 +90,8 @@ static int publish_one(struct kgate *g, char **text, struct den_err *err)
 		return -1;
 	if (out && is_open(g, in))
 		return 0;
-	if (listen_outside(&out, &fd, err) < 0) {
-		uint16_t any = 0;
-
-		if (listen_outside(&any, &fd, err) < 0)
-			return -1;
-		out = any; /* somebody took the one it had while it was down */
-	}
+	if (listen_again(g, &out, &fd, held, err) < 0)
+		return -1;
 	wire_put_u64(&b, F_PORT, in);
 	if (gate_ask(g, WM_GATE_PORT, &b, &fd, 1, err) < 0)
 		return -1;
@@ -89,11 +104,15 @@ static int publish_one(struct kgate *g, char **text, struct den_err *err)
 int ports_publish(struct kgate *g, struct den_err *err)
 {
 	char **all = g->k->row.info.spec.publish;
+	struct waker_ports held = { 0 };
+	int r = 0;
 
-	for (size_t i = 0; all && all[i]; i++)
-		if (publish_one(g, &all[i], err) < 0)
-			return den_wrap(err, "publish");
-	return 0;
+	if (all && all[0])
+		waker_take(g->k, &held);
+	for (size_t i = 0; r == 0 && all && all[i]; i++)
+		r = publish_one(g, &all[i], &held, err);
+	waker_ports_free(&held);
+	return r < 0 ? den_wrap(err, "publish") : 0;
 }
 
 static void put_ports(const struct keeper *k, struct buf *out)
@@ -153,7 +172,9 @@ static int open_port(struct keeper *k, uint16_t port, uint64_t outside, struct d
 	}
 	strv_add(&k->row.info.spec.publish, buf_str(&text));
 	if (k->gate && k->gate->up) {
-		if (publish_one(k->gate, &k->row.info.spec.publish[n], err) < 0) {
+		struct waker_ports none = { 0 };
+
+		if (publish_one(k->gate, &k->row.info.spec.publish[n], &none, err) < 0) {
 			free(k->row.info.spec.publish[n]);
 			k->row.info.spec.publish[n] = NULL;
 			return -1;

@@ -193,20 +193,47 @@ int req_template_get(struct client *c, const struct wire_frame *f, struct buf *o
 	return 0;
 }
 
-int req_template_tag(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+/* The image that has the name, or the one beside it. */
+static int tag_image(struct client *c, const struct wire_frame *f, const char *name, struct den_err *err)
 {
-	auto_free char *name = NULL;
 	struct image img = { 0 };
 	auto_fd lock = -1;
 	int r;
 
-	(void)out;
-	if (field_str(f, F_NAME, 255, &name, err) < 0 || image_name_check(name ? name : "", err) < 0 ||
-		image_lock(c->k->store, false, &lock, err) < 0 || ref_image(c, f, &img, err) < 0)
+	if (image_lock(c->k->store, false, &lock, err) < 0 || ref_image(c, f, &img, err) < 0)
 		return -1;
-	r = image_tag(c->k->store, img.id, name, err);
+	r = image_tag(c->k->store, img.id, name, true, err);
 	image_free(&img);
 	return r;
+}
+
+/* Until the last step the name means what it did. */
+int req_template_tag(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	auto_free char *name = NULL, *ref = NULL;
+	struct store *s = c->k->store;
+	struct box_id seed;
+	char old[65];
+	bool baked;
+	int r;
+
+	(void)out;
+	if (field_str(f, F_NAME, 255, &name, err) < 0 || image_name_check(name ? name : "", err) < 0 ||
+		field_str(f, F_REF, 255, &ref, err) < 0)
+		return -1;
+	baked = ref && bake_find(s, ref, &seed);
+	if (baked && !strcmp(ref, name))
+		return 0;
+	r = tag_image(c, f, name, err);
+	if (r < 0 && (!baked || err->code != DEN_NOT_FOUND))
+		return -1;
+	if (!baked)
+		return bake_find(s, name, &seed) ? bake_remove(c->k, name, err) : 0;
+	if (bake_tag(c->k, ref, name, err) < 0)
+		return -1;
+	if (r < 0 && image_find(s, name, old, err) == 0) /* files of another template */
+		return image_untag(s, name, true, err);
+	return 0;
 }
 
 int req_template_remove(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)

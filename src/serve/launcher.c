@@ -14,11 +14,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "fd.h"
 #include "lib.h"
 #include "log.h"
 #include "place.h"
 #include "systemd.h"
+#include "waker_run.h"
 #include "wire.h"
 
 #define SAID_MAX 2048
@@ -45,6 +47,8 @@ struct launcher {
 	struct loop_deferred more;
 	bool told_key, stopping;
 	int status;
+	pid_t waker; /* 0: none */
+	struct loop_timer again; /* it ended: another */
 };
 
 static const char *const launch_builtins[] = { "base", "code-interpreter", "code-interpreter-v1" };
@@ -410,6 +414,33 @@ static void on_ask(struct loop_source *s, uint32_t events)
 	answer(l, &a, fd);
 }
 
+/* ---- the waker ---- */
+
+static void waker_start(struct loop_timer *t)
+{
+	struct launcher *l = CONTAINER_OF(t, struct launcher, again);
+	pid_t parent = getpid();
+
+	if (l->stopping)
+		return;
+	l->waker = fork();
+	if (l->waker == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent)
+			_exit(1);
+		_exit(waker_run(l->o->state, l->o->den));
+	}
+	if (l->waker < 0)
+		l->waker = 0;
+}
+
+static void waker_ended(struct launcher *l)
+{
+	l->waker = 0;
+	log_line("warn", "waker", "it ended; published ports of boxes on disk are not answered until another is there");
+	loop_timer_set(l->loop, &l->again, clock_mono_ns() + NS_PER_SEC);
+}
+
 /* ---- life ---- */
 
 static void on_child(struct launcher *l)
@@ -424,6 +455,8 @@ static void on_child(struct launcher *l)
 		loop_quit(l->loop);
 		return;
 	}
+	if (l->waker && waitpid(l->waker, &status, WNOHANG) == l->waker)
+		waker_ended(l);
 	for (size_t i = 0; i < LAUNCH_JOBS; i++)
 		if (l->jobs[i].pid && waitpid(l->jobs[i].pid, &status, WNOHANG) == l->jobs[i].pid)
 			job_end(l, &l->jobs[i], status);
@@ -466,7 +499,11 @@ static int launcher_prepare(struct launcher *l, struct den_err *err)
 		return -1;
 	if (l->sig.fd < 0)
 		return den_fail_sys(err, errno, "signalfd");
-	return loop_add(l->loop, &l->sock, err) < 0 ? -1 : loop_add(l->loop, &l->sig, err);
+	if (loop_add(l->loop, &l->sock, err) < 0 || loop_add(l->loop, &l->sig, err) < 0)
+		return -1;
+	l->again.cb = waker_start;
+	waker_start(&l->again);
+	return 0;
 }
 
 int launcher_run(const struct launcher_options *o)
@@ -483,5 +520,7 @@ int launcher_run(const struct launcher_options *o)
 	for (size_t i = 0; i < LAUNCH_JOBS; i++)
 		if (l.jobs[i].pid)
 			kill(l.jobs[i].pid, SIGTERM);
+	if (l.waker)
+		kill(l.waker, SIGKILL);
 	return l.status;
 }

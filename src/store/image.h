@@ -89,7 +89,7 @@ int image_get(struct store *s, const char *id, struct image *ret, struct den_err
  * NULL. */
 int image_open(struct store *s, const struct pool *p, const char *id, struct template *ret,
 	struct image_defaults *ret_defaults, struct den_err *err);
-int image_tag(struct store *s, const char *id, const char *name, struct den_err *err);
+int image_tag(struct store *s, const char *id, const char *name, bool beside, struct den_err *err); /* as of struct image */
 /* Takes a name away; the image goes when nothing needs it (image_sweep()). DEN_CONFLICT if it is
  * the last name and a box stands on it, unless force. */
 int image_untag(struct store *s, const char *name, bool force, struct den_err *err);

@@ -200,7 +200,7 @@ int image_name_put(struct store *s, const char *name, const char *id, bool besid
 	return 0;
 }
 
-int image_tag(struct store *s, const char *id, const char *name, struct den_err *err)
+int image_tag(struct store *s, const char *id, const char *name, bool beside, struct den_err *err)
 {
 	struct image img = { 0 };
 	auto_fd lock = -1;
@@ -209,7 +209,7 @@ int image_tag(struct store *s, const char *id, const char *name, struct den_err 
 		image_get(s, id, &img, err) < 0)
 		return -1;
 	image_free(&img);
-	return image_name_put(s, name, id, false, err);
+	return image_name_put(s, name, id, beside, err);
 }
 
 static int name_remove(

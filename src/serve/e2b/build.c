@@ -124,9 +124,9 @@ static int from_template(struct build *b, const char *id, char **ret, struct den
 		e2b_template_stored(&everybody, id, NULL, &shared, err) < 0)
 		return -1;
 	if (den_template_get(b->den, own, &t, err) == 0)
-		*ret = mem_take(&own);
+		*ret = t->files ? mem_strdup(t->files) : mem_take(&own); /* steps are for files */
 	else if (err->code == DEN_NOT_FOUND && den_template_get(b->den, shared, &t, err) == 0)
-		*ret = mem_take(&shared);
+		*ret = t->files ? mem_strdup(t->files) : mem_take(&shared);
 	else
 		return -1;
 	den_templates_free(t, 1);
@@ -361,7 +361,11 @@ static int finalize(struct build *b, char **ret_id, struct den_err *err)
 	config = config_text(b, start, ready);
 	if (!config)
 		return den_fail(err, DEN_INVALID, 0, "an ENV is no UTF-8");
-	return commit(b, config, ret_id, err);
+	if (build_unbake(b, err) < 0 || commit(b, config, ret_id, err) < 0)
+		return -1;
+	if (start)
+		build_bake(b, start, ready);
+	return 0;
 }
 
 /* ---- its thread ---- */

@@ -59,5 +59,10 @@ int build_steps(struct build *b, struct den_err *err);
 /* A shell command in the box; what it prints goes to the log. */
 int build_shell(struct build *b, const char *command, const char *user, const char *cwd,
 	struct den_err *err);
+/* build_start.c: what sandboxes of the template begin as: a box of it in which the start command runs. Where that cannot be
+ * kept the build's log says why, and the command is started in each of them. */
+void build_bake(struct build *b, const char *start, const char *ready);
+/* Programs of an earlier build go; its files stay until the new ones have the name. */
+int build_unbake(struct build *b, struct den_err *err);
 /* build_copy.c */
 int build_copy(struct build *b, const json_t *step, struct den_err *err);

@@ -211,6 +211,41 @@ int e2b_default_spec(const char *stored, struct den_box_spec *ret, char **policy
 	return 0;
 }
 
+static int template_of(struct req *r, const json_t *body, const struct create *c, struct e2b_template *t,
+	struct den_err *err)
+{
+	if (e2b_template_find(r, c->template_id, t, err) == 0)
+		return 0;
+	if (err->code == DEN_NOT_FOUND && json_is_object(json_object_get(body, "mcp")))
+		return den_fail(err, DEN_UNSUPPORTED, 0,
+			"mcp: this server has no template '%.60s', and no MCP gateway to make one of; start MCP servers with "
+			"commands.run(), or build a template of that name that has a program 'mcp-gateway'",
+			c->template_id ? c->template_id : "mcp-gateway");
+	return -1;
+}
+
+/* With its programs, or the same without: those cannot be had with volumes, or with a limit that they had none of. */
+static int create_box(struct req *r, const struct e2b_template *t, struct den_box_spec *spec, bool *programs,
+	struct den_box **ret, struct den_err *err)
+{
+	struct den_box_spec files = *spec;
+	bool may = !spec->n_mounts && (!req_who(r)->quota.disk || t->disk);
+
+	*programs = t->baked && (may || !t->files);
+	files.template_name = t->files;
+	files.cpu_milli = t->cpu_milli ? t->cpu_milli : limits_default.cpu_milli;
+	files.memory = t->memory ? t->memory : limits_default.memory;
+	if (t->baked && !*programs)
+		return box_make(r, &files, ret, err);
+	if (box_make(r, spec, ret, err) == 0)
+		return 0;
+	if (!*programs || !t->files || err->code != DEN_UNSUPPORTED)
+		return -1;
+	log_line("warn", "e2b", "%s begins without its programs: %s", t->id, err->msg);
+	*programs = false;
+	return box_make(r, &files, ret, err);
+}
+
 static int create(struct req *r, uint64_t timeout, struct den_err *err)
 {
 	__attribute__((cleanup(create_free))) struct create c = { 0 };
@@ -221,16 +256,17 @@ static int create(struct req *r, uint64_t timeout, struct den_err *err)
 	auto_strv env = NULL;
 	auto_json *body = NULL;
 	auto_box *box = NULL;
+	bool programs;
 
 	if (req_json(r, &body, err) < 0 || create_read(body, timeout, &c, err) < 0 ||
-		e2b_template_find(r, c.template_id, &t, err) < 0 ||
+		template_of(r, body, &c, &t, err) < 0 ||
 		e2b_net_read(req_who(r), c.network, c.iam, c.internet_given ? c.internet : -1, &net,
 			err) < 0 ||
 		volumes_mounts(req_who(r), c.volumes, &volumes, err) < 0)
 		return -1;
 	labels = create_labels(&c, &t, &net);
 	env = create_env(&c, &t);
-	if (box_make(r,
+	if (create_box(r, &t,
 		    &(struct den_box_spec){ .size = sizeof(struct den_box_spec),
 			    .template_name = t.stored,
 			    .env = (const char *const *)env,
@@ -244,9 +280,10 @@ static int create(struct req *r, uint64_t timeout, struct den_err *err)
 			    .on_expire = !c.auto_pause	       ? "delete"
 					 : c.auto_pause_memory ? "pause-disk"
 							       : "stop" },
-		    &box, err) < 0)
+		    &programs, &box, err) < 0)
 		return -1;
-	e2b_start(r, box, &t);
+	if (!programs)
+		e2b_start(r, box, &t);
 	return req_reply_json(r, 201, e2b_sandbox_json(den_box_id(box), t.id, net.private_ports));
 }
 

@@ -96,6 +96,8 @@ struct e2b_template {
 	char *start, *ready, *user; /* command that runs in each box of it, and one that succeeds when it is up; NULL: none */
 	uint64_t cpu_milli, memory; /* 0: not said */
 	bool baked; /* its boxes begin with programs running, and with the limits that those had */
+	uint64_t disk; /* of those */
+	char *files; /* baked: the same without programs, as den knows it; NULL: there is none */
 };
 bool e2b_template_baked(const struct den_template *t);
 /* Its name as who knows it; NULL: it is none of his. Files of "default" are everybody's. Programs are not: they have in

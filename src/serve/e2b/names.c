@@ -21,6 +21,7 @@ void e2b_template_free(struct e2b_template *t)
 	free(t->start);
 	free(t->ready);
 	free(t->user);
+	free(t->files);
 }
 
 /* ---- names ---- */
@@ -120,6 +121,8 @@ static struct e2b_template template_copy(const struct e2b_template *t)
 		.ready = copy(t->ready),
 		.user = copy(t->user),
 		.baked = t->baked,
+		.disk = t->disk,
+		.files = copy(t->files),
 		.cpu_milli = t->cpu_milli,
 		.memory = t->memory };
 }
@@ -206,6 +209,8 @@ static int template_load(
 		return -1;
 	config_read(d, t);
 	t->baked = e2b_template_baked(d);
+	t->disk = d->disk;
+	t->files = copy(d->files);
 	den_templates_free(d, 1);
 	t->stored = mem_strdup(stored);
 	return 0;
@@ -241,6 +246,12 @@ static int template_look(struct req *r, const char *id, struct e2b_template *t, 
 	if (err->code == DEN_NOT_FOUND && strcmp(own, shared) && template_load(r, shared, t, err) == 0) {
 		if (!t->baked || req_who(r)->admin)
 			return 0;
+		if (t->files) { /* what everybody has of it */
+			t->baked = false;
+			free(t->stored);
+			t->stored = mem_take(&t->files);
+			return 0;
+		}
 		return no_template(r, id, name, err); /* e2b_template_seen() says why */
 	}
 	return err->code == DEN_NOT_FOUND || err->code == DEN_INVALID ? no_template(r, id, name, err) : -1;

@@ -51,15 +51,21 @@ static int build_of(
 	return n < 0 ? -1 : 0;
 }
 
+/* The image that a build made; of one with programs it is beside them. NULL: none did */
+static const char *image_of(const struct den_template *t)
+{
+	return strlen(t->id) == 64 ? t->id : t->files;
+}
+
 static int template_json(const struct who *w, const char *name, size_t n,
 	const struct den_template *t, json_t **ret, struct den_err *err)
 {
 	auto_free char *id = mem_strndup(name, n);
 	char build[64];
 
-	if (strlen(t->id) != 64)
+	if (!image_of(t))
 		snprintf(build, sizeof(build), "00000000-0000-4000-8000-000000000000");
-	else if (build_of(w, t->id, build, err) < 0)
+	else if (build_of(w, image_of(t), build, err) < 0)
 		return -1;
 	*ret = json_pack(
 		"{s:s, s:s, s:I, s:I, s:I, s:b, s:[s], s:[s], s:n, s:n, s:i, s:i, s:s, s:s}",
@@ -181,9 +187,9 @@ int e2b_template_tags(struct req *r, struct den_err *err)
 		json_t *o;
 
 		of = seen(req_who(r), &t[i], &len, &tag);
-		if (!of || len != strlen(name) || strncmp(of, name, len) || strlen(t[i].id) != 64)
+		if (!of || len != strlen(name) || strncmp(of, name, len) || !image_of(&t[i]))
 			continue;
-		status = build_of(req_who(r), t[i].id, build, err);
+		status = build_of(req_who(r), image_of(&t[i]), build, err);
 		o = json_pack("{s:s, s:s}", "tag", tag, "buildID", build);
 		e2b_set_time(o, "createdAt", t[i].created_ms);
 		json_array_append_new(out, o);
@@ -238,7 +244,7 @@ int e2b_tags_set(struct req *r, struct den_err *err)
 			err, DEN_DENIED, 0, "template '%.100s' is not yours to tag", x.name);
 	if (den_template_get(req_den(r), from.stored, &t, err) < 0)
 		return -1;
-	status = build_of(req_who(r), t->id, build, err);
+	status = build_of(req_who(r), image_of(t) ? image_of(t) : t->id, build, err);
 	den_templates_free(t, 1);
 	for (char **tag = x.tags; *tag && status == 0; tag++) {
 		auto_free char *stored = NULL;
