@@ -357,3 +357,20 @@ test_snapshot_of_files_says_so_and_takes_the_place_of_programs() {
 	den template rm snap
 	if "$DEN" template show snap >/dev/null 2>&1; then fail 'files of the same name came back'; fi
 }
+
+#@ root timeout=300
+test_template_with_a_start_command_is_kept_with_it_running() {
+	part template
+}
+
+#@ root user
+test_mcp_is_refused_in_words() {
+	base_template
+	serve_start
+	api_json POST /sandboxes '{"templateID":"mcp-gateway","mcp":{"github":{}}}' -H "X-API-Key: $KEY"
+	want_code 501
+	want_out_has 'mcp'
+	want_out_has 'commands.run()'
+	api_json POST /sandboxes '{"templateID":"base","mcp":{"github":{}}}' -H "X-API-Key: $KEY"
+	want_code 201
+}

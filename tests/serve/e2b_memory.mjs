@@ -2,7 +2,7 @@
 // What is on disk and what runs is looked at with den itself ($DEN).
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { Sandbox, SandboxNotFoundError } from 'e2b'
+import { Sandbox, SandboxNotFoundError, Template, waitForURL } from 'e2b'
 
 const api = process.env.E2B_API_URL
 const box = (sandbox) => 'b-' + (sandbox.sandboxId ?? sandbox).slice(1)
@@ -164,6 +164,54 @@ const parts = {
     await s.connect()
     assert.equal(await py.ask(s, 'print(x["n"])'), '41')
     await s.kill()
+  },
+
+  // A template with a start command is kept with that running: sandboxes of it have the very same process.
+  async template() {
+    const serve =
+      `python3 -c 'import http.server,os
+t=os.urandom(8).hex().encode()
+class H(http.server.BaseHTTPRequestHandler):
+` +
+      ` def do_GET(s):
+  s.send_response(200); s.send_header("content-length","16"); s.end_headers(); s.wfile.write(t)
+` +
+      ` def log_message(s,*a): pass
+http.server.HTTPServer(("127.0.0.1",8123),H).serve_forever()'`
+    const ask = async (s) => (await s.commands.run('curl -sS -m 5 http://127.0.0.1:8123/')).stdout
+    const lines = []
+    const build = (name, opts) =>
+      Template.build(Template().fromTemplate('base').setStartCmd(serve, waitForURL('http://127.0.0.1:8123/')), name, {
+        ...opts,
+        onBuildLogs: (l) => lines.push(l.message),
+      })
+    await build('served', { tags: ['v1'] })
+    assert.ok(lines.some((l) => l.includes('kept with the start command running')), lines.join('\n'))
+    const a = await Sandbox.create('served', { timeoutMs: 3 * MINUTE })
+    const b = await Sandbox.create('served:v1', { timeoutMs: 3 * MINUTE })
+    const token = await ask(a)
+    assert.match(token, /^[0-9a-f]{16}$/)
+    assert.equal(await ask(b), token, 'both began with the same memory')
+    assert.equal((await a.commands.run('pgrep -fc "[H]TTPServer"')).stdout.trim(), '1', 'it was not started once more')
+    assert.deepEqual((await Template.getTags('served')).map((t) => t.tag).sort(), ['default', 'v1'])
+    // without memory the command is started anew
+    await a.pause({ keepMemory: false })
+    await a.connect()
+    await soon('it is started again', async () => /^[0-9a-f]{16}$/.test(await ask(a).catch(() => '')))
+    assert.notEqual(await ask(a), token)
+    await a.kill()
+    await b.kill()
+    // built again, with the same name: what is new has it
+    await build('served')
+    const c = await Sandbox.create('served', { timeoutMs: 3 * MINUTE })
+    assert.notEqual(await ask(c), token)
+    await c.kill()
+    // and from it: files, as steps are for those
+    await Template.build(Template().fromTemplate('served').runCmd('echo more > /home/user/more'), 'further')
+    const d = await Sandbox.create('further', { timeoutMs: 3 * MINUTE })
+    assert.equal((await d.commands.run('cat /home/user/more')).stdout, 'more\n')
+    await d.kill()
+    for (const name of ['served:v1', 'served', 'further']) execFileSync(process.env.DEN, ['template', 'rm', '--force', name], { timeout: MINUTE })
   },
 
   // A snapshot has the programs, too: boxes of it begin with them.

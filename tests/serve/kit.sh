@@ -42,9 +42,12 @@ serve_stop() {
 	SERVE_PID=''
 }
 
-# The process that speaks HTTP: the launcher's child.
+# The process that speaks HTTP: the launcher's child that is not its waker.
 server_pid() {
-	pgrep -P "$SERVE_PID" | head -n 1
+	local p
+	for p in $(pgrep -P "$SERVE_PID"); do
+		[ "$(cat "/proc/$p/comm")" = den-waker ] || echo "$p"
+	done | head -n 1
 }
 
 new_key() {

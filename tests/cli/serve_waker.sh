@@ -1,0 +1,103 @@
+# Published ports of boxes on disk: where a server runs, who connects wakes the box.
+source "$TESTS/serve/kit.sh"
+
+# A web server in the box that says how often it was asked; sets $URL_OF
+counting() {
+	den exec -d "$1" -- /usr/bin/python3 -c '
+import http.server
+n = 0
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global n
+        n += 1
+        b = b"%d\n" % n
+        self.send_response(200); self.send_header("content-length", str(len(b))); self.end_headers(); self.wfile.write(b)
+    def log_message(self, *a): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", 3000), H).serve_forever()' >/dev/null
+	URL_OF=$(den port "$1" 3000)
+	soon 20 curl -sS -m 2 -o /dev/null "$URL_OF" || fail 'the server in the box does not answer'
+}
+
+ask() {
+	curl -sS -m 40 "$URL_OF"
+}
+
+refused() {
+	not curl -sS -m 2 "$URL_OF"
+}
+
+held() { # somebody listens at it
+	/usr/bin/python3 -c 'import socket,sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])), 2)' "$(sed 's/.*:\([0-9]*\).*/\1/' <<<"$URL_OF")" 2>/dev/null
+}
+
+#@ root timeout=180
+test_connection_to_a_published_port_wakes_a_box_on_disk() {
+	local b n port
+	can_save
+	serve_start
+	b=$(den create)
+	counting "$b"
+	n=$(ask)
+	port=$(den port --json "$b")
+	den pause --disk "$b" >/dev/null
+	is 'no process of it' "$(field "$b" init_pid)" 0
+	is 'woken, with what it had in memory' "$(ask)" $((n + 1))
+	is 'it runs' "$(state_of "$b")" running
+	is 'at the same port' "$(den port --json "$b")" "$port"
+	# again, and by several at once
+	den pause --disk "$b" >/dev/null
+	is 'answers' "$(seq 8 | xargs -P 8 -I{} curl -sS -m 60 -o /dev/null -w '%{http_code}\n' "$URL_OF" | sort | uniq -c | tr -s ' ')" ' 8 200'
+	# brought back by somebody else: the port is the box's
+	den pause --disk "$b" >/dev/null
+	den resume "$b"
+	is 'the same port' "$(den port --json "$b")" "$port"
+	ask >/dev/null
+	# where it is hibernated there is nobody to answer in it, but it wakes
+	den hibernate "$b"
+	held || fail 'nobody listens for a hibernated box'
+	soon 20 is_state "$b" running
+	# deleted on disk: nobody is there any more
+	den hibernate "$b"
+	den rm -f "$b"
+	soon 10 refused || fail 'the port of a box that is gone is held'
+}
+
+#@ root timeout=180
+test_server_that_comes_back_holds_the_ports_of_boxes_on_disk() {
+	local b n port
+	can_save
+	b=$(den create)
+	counting "$b"
+	n=$(ask)
+	port=$(den port --json "$b")
+	den pause --disk "$b" >/dev/null
+	refused || fail 'without a server somebody listens'
+	serve_start
+	soon 10 held || fail 'the server does not hold the port'
+	is 'woken' "$(ask)" $((n + 1))
+	den pause --disk "$b" >/dev/null
+	serve_stop
+	refused || fail 'a server that ended holds it'
+	serve_start
+	kill -9 "$(pgrep -P "$SERVE_PID" -x den-waker)"
+	soon 10 held || fail 'no other waker came'
+	soon 20 is_state "$b" running
+	is 'the same port' "$(den port --json "$b")" "$port"
+	is 'and its memory' "$(($(ask) > n))" 1
+}
+
+#@ root timeout=180
+test_box_that_cannot_come_back_sends_away_who_connected() {
+	local b m
+	can_save
+	serve_start
+	b=$(den create)
+	counting "$b"
+	den pause --disk "$b" >/dev/null
+	for m in "$DEN_STATE/memory/$b"/*/manifest; do
+		: >"$m"
+	done
+	refused || fail 'it answered'
+	is 'it is on disk' "$(state_of "$b")" paused
+	den rm -f "$b"
+}
