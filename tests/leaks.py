@@ -16,9 +16,9 @@ import time
 BOX_ID = re.compile(r"b-[a-z2-7]{18}")
 # What a state directory may have in it when all boxes are gone ...
 STATE_KEEPS = re.compile(r"^(den\.db.*|names|ids|lib|templates|boxes|trash|memory|baked|pool.*|lock|reserve|ready|vault|policies|volumes|"
-                         r"serve|serve\.lock|serve-tls\.pem|first-key)$")
+                         r"serve|waker\.(lock|sock)|serve\.lock|serve-tls\.pem|first-key)$")
 # ... what of it is not for the next test ...
-OWN_TO_A_TEST = ["ready", "vault", "policies", "volumes", "serve", "serve.lock", "serve-tls.pem", "first-key"]
+OWN_TO_A_TEST = ["ready", "vault", "policies", "volumes", "serve", "serve.lock", "serve-tls.pem", "first-key", "waker.lock", "waker.sock"]
 # ... and what in it is large, and no place for a socket.
 LARGE = {"templates", "lib", "pool"}
 
@@ -200,8 +200,8 @@ def sockets_left(state):
         for f in files:
             p = os.path.join(base, f)
             try:
-                # a server that was killed leaves feed.sock, and the next one takes it
-                if (os.lstat(p).st_mode & 0o170000) == 0o140000 and not p.endswith("/serve/feed.sock"):
+                # a server that was killed leaves feed.sock, its waker waker.sock, and the next one takes it
+                if (os.lstat(p).st_mode & 0o170000) == 0o140000 and not p.endswith(("/serve/feed.sock", "/waker.sock")):
                     found.append("socket " + p)
             except OSError:
                 pass

@@ -586,6 +586,9 @@ static int commit_layer(struct making *m, const char *tmp, struct den_err *err)
 	(void)flock(fd, LOCK_EX | LOCK_NB); /* no sweep takes it for a dead one's, however long it takes */
 	if (trim(fd, m->unpacked, err) < 0 || layer_publish(m, tmp, fd, hex, err) < 0)
 		return -1;
+	/* the same once more changes nothing, and overlayfs would not mount it */
+	if (!m->unpacked && m->img.n_layers && !strcmp(m->img.layers[m->img.n_layers - 1].hex, hex))
+		return 0;
 	for (size_t t = 0; t < k->tmpl.n_trees; t++) {
 		char sub[32];
 

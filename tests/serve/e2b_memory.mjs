@@ -181,11 +181,11 @@ http.server.HTTPServer(("127.0.0.1",8123),H).serve_forever()'`
     const ask = async (s) => (await s.commands.run('curl -sS -m 5 http://127.0.0.1:8123/')).stdout
     const lines = []
     const build = (name, opts) =>
-      Template.build(Template().fromTemplate('base').setStartCmd(serve, waitForURL('http://127.0.0.1:8123/')), name, {
+      Template.build(Template().fromTemplate('base').runCmd('date > /home/user/made').setStartCmd(serve, waitForURL('http://127.0.0.1:8123/')), name, {
         ...opts,
         onBuildLogs: (l) => lines.push(l.message),
       })
-    await build('served', { tags: ['v1'] })
+    await build('served:default', { tags: ['v1'] })
     assert.ok(lines.some((l) => l.includes('kept with the start command running')), lines.join('\n'))
     const a = await Sandbox.create('served', { timeoutMs: 3 * MINUTE })
     const b = await Sandbox.create('served:v1', { timeoutMs: 3 * MINUTE })

@@ -194,15 +194,15 @@ TEST(image_names_are_given_moved_taken_away_and_listed)
 	CHECK(image_each(store, collect, &got, &err) == 0 && got.len == 0);
 	image_make("one", "z", a, hex);
 	image_make("two", "m:1", b, hex);
-	CHECK(image_tag(store, a, "a", &err) == 0);
-	CHECK(image_tag(store, a, "host", &err) < 0 && err.code == DEN_INVALID);
-	CHECK(image_tag(store, "0000000000000000000000000000000000000000000000000000000000000000", "q", &err) < 0);
+	CHECK(image_tag(store, a, "a", false, &err) == 0);
+	CHECK(image_tag(store, a, "host", false, &err) < 0 && err.code == DEN_INVALID);
+	CHECK(image_tag(store, "0000000000000000000000000000000000000000000000000000000000000000", "q", false, &err) < 0);
 	CHECK(err.code == DEN_NOT_FOUND);
 	CHECK(image_each(store, collect, &got, &err) == 0);
 	snprintf(want, sizeof(want), "a=%.6s;m:1=%.6s;z=%.6s;", a, b, a);
 	CHECK(!strcmp(buf_str(&got), want));
 	CHECK(image_each(store, stop_at_once, &calls, &err) < 0 && calls == 1 && err.code == DEN_TIMEOUT);
-	CHECK(image_tag(store, b, "z", &err) == 0 && image_find(store, "z", id, &err) == 0 && !strcmp(id, b));
+	CHECK(image_tag(store, b, "z", false, &err) == 0 && image_find(store, "z", id, &err) == 0 && !strcmp(id, b));
 	CHECK(image_untag(store, "z", false, &err) == 0);
 	CHECK(image_find(store, "z", id, &err) < 0 && err.code == DEN_NOT_FOUND);
 	CHECK(image_untag(store, "z", false, &err) < 0 && err.code == DEN_NOT_FOUND);
@@ -217,7 +217,7 @@ TEST(image_keeps_its_last_name_while_a_box_stands_on_it)
 
 	state_open();
 	image_make("one", "a", a, hex);
-	CHECK(image_tag(store, a, "b", &err) == 0);
+	CHECK(image_tag(store, a, "b", false, &err) == 0);
 	box_put("b-0123456789abcdef", a);
 	CHECK(image_untag(store, "a", false, &err) == 0);
 	CHECK(image_untag(store, "b", false, &err) < 0 && err.code == DEN_CONFLICT);
