@@ -26,7 +26,7 @@ static const struct option_def create_options[] = {
 	{ "boxes", 0, OPT_COUNT, offsetof(struct args, quota_boxes), "N", "at most so many boxes" },
 	{ "cpus", 0, OPT_CPUS, offsetof(struct args, cpus), "N", "processors of all its boxes" },
 	{ "memory", 0, OPT_SIZE, offsetof(struct args, memory), "SIZE", "memory of all its boxes" },
-	{ "disk", 0, OPT_SIZE, offsetof(struct args, disk), "SIZE", "disk of all its boxes" },
+	{ "disk", 0, OPT_SIZE, offsetof(struct args, disk), "SIZE", "disk of all its boxes and of what is saved of them" },
 	{ "rate", 0, OPT_COUNT, offsetof(struct args, rate), "N", "requests a minute" },
 	{ 0 },
 };

@@ -248,14 +248,11 @@ int bake_remove(struct keeper *k, const char *name, struct den_err *err)
 
 int bake_tag(struct keeper *k, const char *from, const char *name, struct den_err *err)
 {
-	struct box_id seed, old = { { 0 } };
-	bool had = bake_find(k->store, name, &old);
+	struct box_id seed;
 
 	if (!bake_find(k->store, from, &seed))
 		return den_fail(err, DEN_NOT_FOUND, 0, "no template '%s'", from);
 	if (strchr(name, '/'))
 		return den_fail(err, DEN_INVALID, 0, "the name of a template with programs has no /");
-	if (claim(k->store, name, seed.s, true, err) < 0)
-		return -1;
-	return had ? drop(k, &old, err) : 0;
+	return claim(k->store, name, seed.s, false, err);
 }

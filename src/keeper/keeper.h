@@ -289,7 +289,7 @@ bool bake_find(struct store *s, const char *name, struct box_id *ret);
 bool bake_named(struct store *s, const struct box_id *id); /* is it the seed of one? */
 char **bake_names(struct store *s); /* strv_free() it */
 int bake_remove(struct keeper *k, const char *name, struct den_err *err);
-/* Another name for the same; one that it had is replaced. */
+/* Another name for the same. */
 int bake_tag(struct keeper *k, const char *from, const char *name, struct den_err *err);
 int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 

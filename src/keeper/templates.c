@@ -207,7 +207,7 @@ static int tag_image(struct client *c, const struct wire_frame *f, const char *n
 	return r;
 }
 
-/* Until the last step the name means what it did. */
+/* Of one with programs both get the name: those, and the files beside them. */
 int req_template_tag(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	auto_free char *name = NULL, *ref = NULL;
@@ -224,11 +224,14 @@ int req_template_tag(struct client *c, const struct wire_frame *f, struct buf *o
 	baked = ref && bake_find(s, ref, &seed);
 	if (baked && !strcmp(ref, name))
 		return 0;
+	if (bake_find(s, name, &seed)) /* nobody loses programs by a slip */
+		return den_fail(err, DEN_CONFLICT, 0, "'%s' is a template with programs; 'den template rm %s' removes it", name,
+			name);
 	r = tag_image(c, f, name, err);
 	if (r < 0 && (!baked || err->code != DEN_NOT_FOUND))
 		return -1;
 	if (!baked)
-		return bake_find(s, name, &seed) ? bake_remove(c->k, name, err) : 0;
+		return 0;
 	if (bake_tag(c->k, ref, name, err) < 0)
 		return -1;
 	if (r < 0 && image_find(s, name, old, err) == 0) /* files of another template */

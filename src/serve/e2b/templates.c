@@ -252,6 +252,10 @@ int e2b_tags_set(struct req *r, struct den_err *err)
 		status = e2b_template_stored(req_who(r), x.name, *tag, &stored, err);
 		if (status == 0)
 			status = e2b_template_writable(req_who(r), stored, err);
+		/* a tag moves: what had it with programs is another's then */
+		if (status == 0 && strcmp(stored, from.stored) && den_template_unbake(req_den(r), stored, err) < 0 &&
+			err->code != DEN_NOT_FOUND)
+			status = -1;
 		if (status == 0 && strcmp(stored, from.stored))
 			status = den_template_tag(req_den(r), from.stored, stored, err);
 		json_array_append_new(told, json_string(*tag));
