@@ -117,6 +117,7 @@ void init_reserve(void);
 
 /* park.c */
 void init_park(struct init *in);
+void init_unpark(struct init *in);
 
 /* exec.c */
 void exec_request(struct init *in, uint32_t chan, const struct wire_frame *f);

@@ -391,6 +391,8 @@ static void accept_cb(struct loop_source *s, uint32_t events)
 		return;
 	if (in->keeper) /* one keeper at a time holds the lock; the newer one is it */
 		keeper_gone(in, in->keeper);
+	if (in->parked)
+		init_unpark(in);
 	o = mem_new(struct old_conn);
 	o->c.on_frame = keeper_frame;
 	o->c.on_close = keeper_close;

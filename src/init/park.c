@@ -208,6 +208,16 @@ static void said_cb(struct loop_timer *t)
 		let_go(in);
 }
 
+/* Another keeper came before anything was closed: it knows nothing of what the one before wanted. */
+void init_unpark(struct init *in)
+{
+	loop_timer_clear(&in->park.timer);
+	in->parked = false;
+	exec_unpark(in, 0);
+	if (in->memory_limit)
+		loop_timer_set(in->loop, &in->meminfo, 1);
+}
+
 void init_park(struct init *in)
 {
 	in->parked = true;

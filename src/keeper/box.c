@@ -58,6 +58,8 @@ void box_off(struct keeper *k, bool later, bool execs_end)
 {
 	loop_remove(k->loop, &k->init_pid);
 	loop_timer_clear(&k->kill);
+	loop_timer_clear(&k->late);
+	k->park_late = false;
 	loop_timer_clear(&k->runtime);
 	loop_timer_clear(&k->lease.timer);
 	k->ops->stop(&k->wall, later);

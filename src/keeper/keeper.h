@@ -129,6 +129,8 @@ struct keeper {
 	struct buf inside; /* what init said of its processes, inside.c */
 	bool inside_known;
 	bool parked;	/* init said that it lets go of everything from outside */
+	bool park_late; /* it was asked to, and nobody waits for it any more: when it does, it is woken */
+	struct loop_timer late;
 	bool announced; /* box_announce() was called for the next start */
 	bool in_trash; /* its files are still to be freed */
 	bool gone; /* deleted: answer nothing more, leave when all is sent */
@@ -308,6 +310,7 @@ void waker_ports_free(struct waker_ports *p);
 /* wake.c: init without its keeper */
 /* Runs init's connection alone until *done, its end, or the time is up: anything that init says may happen. */
 void init_attend(struct keeper *k, const bool *done, int64_t ms);
+void init_parked_late(struct keeper *k);
 int init_park(struct keeper *k, struct den_err *err);
 int wake_listen(struct keeper *k, int *ret, struct den_err *err);
 /* Gives init what it needs from outside, says hello, and goes on with every channel at its byte. Closes fd. */

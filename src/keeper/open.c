@@ -1,5 +1,6 @@
 /* A keeper takes a box over: what still runs is adopted, what is half done is finished or undone. */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include "gate.h"
 #include "keeper.h"
 #include "place.h"
+
+#define HELLO_MS 5000
 
 int listen_for_clients(struct keeper *k, struct den_err *err)
 {
@@ -30,6 +33,19 @@ static void owner_gone_cb(struct loop_timer *t)
 		(void)box_delete(k, &err);
 }
 
+/* Who died may have asked it to park a moment before: then it hangs up on us instead of saying hello. A frozen one says
+ * nothing, and is not waited for. */
+static bool stays_reached(struct keeper *k)
+{
+	struct pollfd ended = { .fd = k->wall.pidfd, .events = POLLIN };
+
+	init_attend(k, &k->init_known, k->row.info.state == BOX_PAUSED ? 0 : HELLO_MS);
+	if (k->init_up || poll(&ended, 1, 0) > 0) /* whoever watches it is about to hear of that */
+		return true;
+	loop_timer_clear(&k->kill); /* this once, its silence is no offence */
+	return false;
+}
+
 /* It may be parked, and held: then it was being saved, and is let go. */
 static int reach_init(struct keeper *k, struct den_err *err)
 {
@@ -37,10 +53,12 @@ static int reach_init(struct keeper *k, struct den_err *err)
 	auto_fd fd = -1;
 
 	if (!k->wall.parked) {
-		if (meet_init(k, err) == 0)
-			return 0;
-		if (err->sys != ECONNREFUSED && err->sys != ENOENT)
+		if (meet_init(k, err) == 0) {
+			if (stays_reached(k))
+				return 0;
+		} else if (err->sys != ECONNREFUSED && err->sys != ENOENT) {
 			return -1;
+		}
 	}
 	k->wall.parked = false;
 	(void)k->ops->freeze(&k->wall, false, &ignored);

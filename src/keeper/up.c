@@ -157,6 +157,10 @@ static void init_closed(struct conn *c, const struct den_err *why)
 
 	(void)why;
 	k->init_up = false;
+	if (k->park_late && k->parked) {
+		init_parked_late(k);
+		return;
+	}
 	/* Its process ends in a moment and is what counts (init_pid_cb); if it does not, it broke the
 	 * protocol, and a box without a voice is no box. */
 	if (k->wall.pidfd >= 0)

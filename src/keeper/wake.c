@@ -46,19 +46,42 @@ void init_attend(struct keeper *k, const bool *done, int64_t ms)
 	}
 }
 
+/* Its answer came when nobody waited for it any more: it was short of time, not of will. */
+static void late_cb(struct loop_timer *t)
+{
+	struct keeper *k = CONTAINER_OF(t, struct keeper, late);
+	struct den_err err;
+	auto_fd fd = -1;
+
+	if (box_is_up(k) && !k->gone && !k->init_up &&
+		(wake_listen(k, &fd, &err) < 0 || init_wake(k, &fd, false, &err) < 0))
+		box_down(k, err.msg);
+}
+
+void init_parked_late(struct keeper *k)
+{
+	k->park_late = false;
+	k->late.cb = late_cb;
+	loop_timer_set(k->loop, &k->late, clock_mono_ns());
+}
+
 int init_park(struct keeper *k, struct den_err *err)
 {
 	static const bool never = false;
 
 	if (!k->init_up)
 		return den_fail(err, DEN_CONFLICT, EAGAIN, "the box is just waking up; try again");
+	if (k->park_late)
+		return den_fail(err, DEN_TIMEOUT, 0, "the box's init process does not answer");
 	k->parked = false;
 	conn_send(&k->init, WM_PARK, 0, NULL, 0);
 	init_attend(k, &never, PARK_MS);
 	if (!box_is_up(k))
 		return den_fail(err, DEN_CONFLICT, 0, "the box ended meanwhile");
-	if (k->init_up || !k->parked)
+	if (k->init_up || !k->parked) {
+		k->park_late = k->init_up;
 		return den_fail(err, DEN_TIMEOUT, 0, "the box's init process does not answer");
+	}
 	loop_timer_clear(&k->kill); /* this once, its silence is no offence */
 	return 0;
 }

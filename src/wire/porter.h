@@ -11,6 +11,7 @@ enum porter_fds { PORTER_LISTEN = 3, PORTER_DOOR, PORTER_REPORT, PORTER_CTL, POR
 
 struct porter_ask {
 	uint32_t number;
+	uint32_t limit_ms; /* for what it does about it: then that is ended */
 	char what; /* P pause, R resume, S save (with a mount), D a new door (with a socket) */
 };
 struct porter_answer {

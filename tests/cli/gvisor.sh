@@ -363,3 +363,43 @@ s = socket.create_connection(("a.test", 7000)); s.sendall(b"\0\0\0\10"); s.shutd
 print(s.recv(10), s.recv(10))'
 	want_out "b'\\x00\\x00\\x00\\x08' b''"
 }
+
+# The keeper dies when it has asked init to let go of everything, and before init has heard of it: the next one is just
+# there when that happens.
+#@ root
+test_a_keeper_that_dies_as_it_begins_to_save_leaves_a_box_that_goes_on() {
+	local b p s n
+	b=$(gbox)
+	den exec "$b" -- true
+	p=$(field "$b" init_pid)
+	s=$(sandbox_of "$b")
+	n=$(field "$b" keeper_pid)
+	kill -STOP "$s"
+	"$DEN" checkpoint --full "$b" >/dev/null 2>&1 &
+	sleep 0.5
+	kill -KILL "$n"
+	"$DEN" exec "$b" -- echo x >said 2>&1 &
+	n=$!
+	sleep 0.5
+	kill -CONT "$s"
+	wait "$n" || fail "it is not reached: $(cat said)"
+	is "what it says" "$(cat said)" x
+	is "the same box" "$(field "$b" init_pid)" "$p"
+	den checkpoint --full "$b" >/dev/null
+}
+
+# What hangs in the sentry is not waited for without end, and is told.
+#@ root
+test_a_sentry_that_hangs_is_told_and_does_not_hold_the_keeper() {
+	local b s
+	b=$(gbox)
+	den exec "$b" -- true
+	s=$(sandbox_of "$b")
+	kill -STOP "$s"
+	try timeout 100 "$DEN" checkpoint --full "$b"
+	kill -CONT "$s"
+	[ "$rc" != 0 ] && [ "$rc" != 124 ] || fail "$(told)"
+	want_err_has 'does not answer|no answer|in time'
+	soon 20 "$DEN" inspect "$b" >/dev/null
+	is "it goes on" "$(den exec "$b" -- echo x)" x
+}

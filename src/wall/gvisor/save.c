@@ -29,8 +29,11 @@
 #include "porter.h"
 #include "strv.h"
 
-#define ANSWER_MS 600000
-#define SAVE_TRIES 25
+#define HOLD_MS 20000 /* milliseconds are enough where nothing hangs */
+#define SAVE_MS 60000 /* and for each megabyte of memory: */
+#define SAVE_MS_MB 50
+#define ANSWER_MS 5000 /* for the porter to tell, beyond that */
+#define SAVE_TRIES 12
 
 /* Images are made and read by root of the box, and are root's on disk. */
 static int open_images(const struct plan *p, int dirfd, struct den_err *err)
@@ -78,13 +81,14 @@ static int send_ask(int to, struct porter_ask *a, int fd, struct den_err *err)
 }
 
 /* What it answers is hostile: bounded, and for people to read. */
-static int get_answer(struct wall_box *b, int from, uint32_t number, struct den_err *err)
+static int get_answer(struct wall_box *b, int from, uint32_t number, uint32_t limit_ms, struct den_err *err)
 {
+	int64_t until = clock_mono_ns() + ((int64_t)limit_ms + ANSWER_MS) * NS_PER_MS;
 	struct pollfd p[] = { { .fd = from, .events = POLLIN }, { .fd = b->pidfd, .events = POLLIN } };
 	struct porter_answer a;
 
 again:
-	if (poll(p, 2, ANSWER_MS) <= 0 || !(p[0].revents & POLLIN))
+	if (poll(p, 2, (int)MAX((until - clock_mono_ns()) / NS_PER_MS, 0)) <= 0 || !(p[0].revents & POLLIN))
 		return den_fail(err, p[1].revents ? DEN_CONFLICT : DEN_TIMEOUT, 0,
 			p[1].revents ? "the box ended meanwhile" : "runsc does not come to an end");
 	if (recv(from, &a, sizeof(a), MSG_DONTWAIT) != (ssize_t)sizeof(a))
@@ -101,14 +105,26 @@ again:
 	return a.status ? den_fail(err, DEN_INTERNAL, 0, "runsc: %s", a.words) : 0;
 }
 
+/* How long saving may take, by what there is to write. */
+static uint32_t save_limit(struct wall_box *b)
+{
+	struct box_stats st = { 0 };
+	struct den_err ignored;
+
+	if (container_stats(b, &st, &ignored) < 0)
+		return SAVE_MS * 10;
+	return (uint32_t)MIN(SAVE_MS + (st.mem >> 20) * SAVE_MS_MB, (uint64_t)INT32_MAX / 2);
+}
+
 static int ask(struct wall_box *b, char what, int fd, struct den_err *err)
 {
 	auto_fd ctl = (int)syscall(SYS_pidfd_getfd, b->pidfd, PORTER_CTL_OTHER, 0);
-	struct porter_ask a = { .number = (uint32_t)clock_mono_ns(), .what = what };
+	struct porter_ask a = { .number = (uint32_t)clock_mono_ns(), .limit_ms = what == 'S' ? save_limit(b) : HOLD_MS,
+		.what = what };
 
 	if (ctl < 0)
 		return den_fail_sys(err, errno, "reach the porter");
-	return send_ask(ctl, &a, fd, err) < 0 ? -1 : get_answer(b, ctl, a.number, err);
+	return send_ask(ctl, &a, fd, err) < 0 ? -1 : get_answer(b, ctl, a.number, a.limit_ms, err);
 }
 
 /* Seen from here: a porter that is frozen with its box could not tell. */
@@ -134,8 +150,9 @@ int gvisor_memory(struct den_err *err)
 	return geteuid() == 0 ? 0 : den_fail(err, DEN_UNSUPPORTED, 0, "programs of a gvisor box can be saved by root alone");
 }
 
-/* A descriptor that init has closed may stay in the sentry for a moment: then the programs run on, and it is tried
- * again. */
+/* A descriptor that init has closed may stay in the sentry for a moment, and it refuses ("host.inode is not savable"; seen
+ * where programs had been loaded and one was just being started: it trips over init's door, whose count is zero, so
+ * somebody in there looks at it who has no right to). Then the programs run on, and it is tried again, for two seconds. */
 static int save_state(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
 	static const char *const files[] = { "checkpoint.img", "pages.img", "pages_meta.img" };
