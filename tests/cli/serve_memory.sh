@@ -360,6 +360,8 @@ test_snapshot_of_files_says_so_and_takes_the_place_of_programs() {
 
 #@ root timeout=300
 test_template_with_a_start_command_is_kept_with_it_running() {
+	OTHER_KEY=$(new_key --org theirs)
+	export OTHER_KEY
 	part template
 }
 

@@ -194,6 +194,17 @@ http.server.HTTPServer(("127.0.0.1",8123),H).serve_forever()'`
     assert.equal(await ask(b), token, 'both began with the same memory')
     assert.equal((await a.commands.run('pgrep -fc "[H]TTPServer"')).stdout.trim(), '1', 'it was not started once more')
     assert.deepEqual((await Template.getTags('served')).map((t) => t.tag).sort(), ['default', 'v1'])
+    // another organisation has the files, as ever, and never what was in memory
+    const other = await Sandbox.create('served', { timeoutMs: MINUTE, apiKey: process.env.OTHER_KEY })
+    assert.match(await ask(other), /^[0-9a-f]{16}$/)
+    assert.notEqual(await ask(other), token)
+    await other.kill()
+    const plain = await fetch(`${api}/v1/boxes`, { method: 'POST', body: '{"template":"served"}',
+      headers: { Authorization: `Bearer ${process.env.OTHER_KEY}`, 'Content-Type': 'application/json' } })
+    assert.equal(plain.status, 201)
+    const made = (await plain.json()).id
+    assert.equal(execFileSync(process.env.DEN, ['exec', made, '--', 'sh', '-c', 'pgrep -fc "[H]TTPServer" || true'], { encoding: 'utf8', timeout: MINUTE }).trim(), '0')
+    execFileSync(process.env.DEN, ['rm', '-f', made], { timeout: MINUTE })
     // without memory the command is started anew
     await a.pause({ keepMemory: false })
     await a.connect()

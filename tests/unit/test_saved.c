@@ -12,6 +12,7 @@
 #include "mem.h"
 #include "saved.h"
 #include "saved_manifest.h"
+#include "saved_size.h"
 
 static const struct box_id box = { "b-aaaaaaaaaaaaaaaaaa" }, other = { "b-bbbbbbbbbbbbbbbbbb" };
 
@@ -229,5 +230,26 @@ TEST(saved_goes_while_it_is_not_read)
 	CHECK(faccessat(v.dirfd, "pages-1.img", R_OK, 0) == 0);
 	saved_close(&v); /* the last one takes it along; the box is not there, so all of it */
 	CHECK(faccessat(s->fd, "memory/b-aaaaaaaaaaaaaaaaaa", F_OK, 0) < 0);
+	store_close(s);
+}
+
+TEST(saved_disk_counts_blocks_and_what_is_shared_once)
+{
+	struct store *s = open_state();
+	auto_saved_seen seen = { 0 };
+	struct den_err err;
+	uint64_t one, both;
+
+	CHECK(saved_disk(s, &box, NULL) == 0);
+	save_as(s, 1, false);
+	one = saved_disk(s, &box, NULL);
+	CHECK(one > 0);
+	CHECK(saved_share(s, &box, 1, &other, 0, &err) == 0);
+	CHECK(saved_disk(s, &other, NULL) > 0);
+	both = saved_disk(s, &box, &seen) + saved_disk(s, &other, &seen);
+	CHECK(both >= one && both < one + saved_disk(s, &other, NULL));
+	saved_remove_but(s, &box, NULL, NULL);
+	CHECK(saved_disk(s, &box, NULL) == 0);
+	CHECK(saved_disk(s, &other, NULL) > 0);
 	store_close(s);
 }

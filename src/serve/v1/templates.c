@@ -33,17 +33,21 @@ static bool seen_by(struct req *r, const struct den_template *t)
 	return e2b_template_seen(req_who(r), t) != NULL;
 }
 
-/* Of a name that is not the organisation's own. One that is not there at all is refused where it is used. */
-static int check_shared(struct req *r, const char *name, struct den_err *err)
+/* Of a name that is not the organisation's own: *ret is what it is for it. Of one with programs that is the files, if it
+ * has any beside them. One that is not there at all is refused where it is used. */
+static int find_shared(struct req *r, const char *name, char **ret, struct den_err *err)
 {
 	struct den_template *t;
-	bool seen;
 
-	if (den_template_get(req_den(r), name, &t, err) < 0)
-		return err->code == DEN_NOT_FOUND ? 0 : -1;
-	seen = seen_by(r, t);
+	if (den_template_get(req_den(r), name, &t, err) < 0) {
+		if (err->code != DEN_NOT_FOUND)
+			return -1;
+		*ret = mem_strdup(name);
+		return 0;
+	}
+	*ret = seen_by(r, t) ? mem_strdup(name) : t->files ? mem_strdup(t->files) : NULL;
 	den_templates_free(t, 1);
-	return seen ? 0 : den_fail(err, DEN_NOT_FOUND, 0, "no template '%.100s'; 'den template ls' lists them", name);
+	return *ret ? 0 : den_fail(err, DEN_NOT_FOUND, 0, "no template '%.100s'; 'den template ls' lists them", name);
 }
 
 int v1_template_find(struct req *r, const char *name, char **ret, struct den_err *err)
@@ -64,10 +68,7 @@ int v1_template_find(struct req *r, const char *name, char **ret, struct den_err
 		*ret = mem_take(&own);
 		return 0;
 	}
-	if (err->code != DEN_NOT_FOUND || check_shared(r, name, err) < 0)
-		return -1;
-	*ret = mem_strdup(name);
-	return 0;
+	return err->code == DEN_NOT_FOUND ? find_shared(r, name, ret, err) : -1;
 }
 
 int v1_templates_list(struct req *r, struct den_err *err)
