@@ -93,6 +93,7 @@ soak: deps-test build
 
 # Behind the second wall everything takes longer, and two at a time are enough for two processors.
 test-gvisor: deps-test build
+	-scripts/npm-test.sh build
 	tests/run --build build --no-unit --wall gvisor --slow 3 --jobs 2 --again --filter '$(TESTS)'
 
 test-vm: deps-vm build

@@ -174,3 +174,4 @@ void inward_start(struct init *in);
 void guest_prepare(const char *pids, const char *boot_id);
 /* Programs were loaded, maybe as another box's: it has its name and another start. */
 void guest_wake(const char *hostname, const char *boot_id);
+void guest_times(const struct wire_frame *f);

@@ -294,8 +294,11 @@ static void keeper_frame(struct conn *c, const struct wire_frame *f)
 		break;
 	}
 	case WM_PARK:
-		if (!in->stopping)
+		if (!in->stopping) {
+			if (in->guest)
+				guest_times(f);
 			init_park(in);
+		}
 		break;
 	default:
 		on_channel(in, f);
@@ -411,9 +414,7 @@ static void idle_cb(struct loop_timer *t)
 {
 	struct init *in = CONTAINER_OF(t, struct init, idle);
 
-	/* A sentry writes into a program's text where it calls the kernel, so that the next call costs less: what is
-	 * dropped there has to be found out again, call by call, and is nothing beside what the sentry itself needs. */
-	if (!in->guest && !exec_any_running(in))
+	if (!exec_any_running(in))
 		mem_idle();
 }
 

@@ -65,16 +65,24 @@ void init_parked_late(struct keeper *k)
 	loop_timer_set(k->loop, &k->late, clock_mono_ns());
 }
 
+static void put_path(const char *path, void *user)
+{
+	wire_put_str(user, F_PATH, path);
+}
+
 int init_park(struct keeper *k, struct den_err *err)
 {
 	static const bool never = false;
+	auto_buf b = { 0 };
 
 	if (!k->init_up)
 		return den_fail(err, DEN_CONFLICT, EAGAIN, "the box is just waking up; try again");
 	if (k->park_late)
 		return den_fail(err, DEN_TIMEOUT, 0, "the box's init process does not answer");
 	k->parked = false;
-	conn_send(&k->init, WM_PARK, 0, NULL, 0);
+	if (k->ops->written)
+		k->ops->written(&k->wall, put_path, &b);
+	conn_send_buf(&k->init, WM_PARK, 0, &b);
 	init_attend(k, &never, PARK_MS);
 	if (!box_is_up(k))
 		return den_fail(err, DEN_CONFLICT, 0, "the box ended meanwhile");

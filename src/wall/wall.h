@@ -107,6 +107,9 @@ struct wall_ops {
 	uint64_t (*pids_refused)(struct wall_box *b);
 	/* Can programs be saved and loaded here? err says what is missing and what to do. */
 	int (*memory)(struct den_err *err);
+	/* Paths in the box of files whose times its kernel keeps to itself: init gives them to the host before the box is
+	 * saved. NULL: there are none. What it tells is the box's word. */
+	void (*written)(struct wall_box *b, void (*each)(const char *path, void *user), void *user);
 	/* Saves a running or frozen box whose init is parked (WM_PARK: it holds nothing from outside). On
 	 * failure the box is as it was, whatever `stay` says; what is in dirfd is the keeper's to remove. */
 	int (*save)(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err);

@@ -115,7 +115,8 @@ enum wire_type {
 	WM_LABEL,	/* F_LABEL each: instead of those it has */
 	WM_RESOLVE,	/* clerk: F_REF: name or prefix of an id -> F_ID */
 	/* programs on disk: keeper and init, init/park.c */
-	WM_PARK,		/* init answers the same and lets go of all that is from outside */
+	WM_PARK,		/* init answers the same and lets go of all that is from outside; F_PATH*: files whose times it
+				 * tells the host first */
 	WM_WAKE,		/* F_FLAGS: enum wake_fds, which come with it; F_MEMORY: the limit */
 	WM_DISOWN,	/* F_EXEC: it no longer ends with its client */
 	/* the same, for clients. Those that save answer F_NUMBER, F_SIZE, F_FROZEN_US, F_UNSAVED each */

@@ -8,9 +8,9 @@ NAMES = list("abcdefgh") + ["sp ace", "new\nline", "\u00fc\u6f22", "bad\udcff", 
 class Generator:
     """Makes operations that the tree allows."""
 
-    def __init__(self, rng, roots, removable, owners, attributes):
+    def __init__(self, rng, roots, removable, owners, attributes, pipes, links):
         self.rng, self.roots, self.removable = rng, roots, removable
-        self.owners, self.attributes = owners, attributes
+        self.owners, self.attributes, self.pipes, self.links = owners, attributes, pipes, links
 
     def text(self, data):
         return base64.b64encode(data).decode()
@@ -118,7 +118,7 @@ class Generator:
 
     def do_fifo(self, t):
         p = self.free(t)
-        return p and [["fifo", p, self.mode()]]
+        return [["fifo", p, self.mode()]] if p and self.pipes else None
 
     def do_mkdir(self, t):
         p = self.free(t)
@@ -127,7 +127,7 @@ class Generator:
     def do_link(self, t):
         old = self.some(t, "f", lambda p: not t.get(p).low)
         new = old and self.free(t, old)
-        return old and new and [["link", old, new]]
+        return [["link", old, new]] if old and new and self.links else None
 
     def do_rename(self, t):
         old = self.movable(t)

@@ -7,10 +7,12 @@ import base64
 import collections
 import functools
 import hashlib
+import os
 
 # data: content of a file, target of a link. xattrs: sorted pairs. mtime: None: not known yet. low: the
 # template's file, maybe changed since: overlayfs shows names of one such file as different inodes, and the
 # template itself may have other names for it.
+SLACK_NS = 60 * 10**9 if os.environ.get("DEN_WALL") == "gvisor" else 0  # its kernel has a clock of its own for them
 Node = collections.namedtuple("Node", "type mode uid gid data xattrs mtime low", defaults=(False,))
 
 
@@ -182,7 +184,7 @@ class Tree:
             if kind in "fl" and n.type == kind:
                 if n.mtime is None:
                     self.put(path, n._replace(mtime=mtime))
-                elif times and n.mtime != mtime:
+                elif times and abs(n.mtime - mtime) > SLACK_NS:
                     wrong.append("%r: its time is %d, should be %d" % (path, mtime, n.mtime))
         wrong += ["%r (%s) is missing" % (p, self.get(p).type) for p in self.paths if p not in found]
         groups = {tuple(sorted(g)) for g in inos.values() if len(g) > 1}

@@ -29,13 +29,21 @@ esac
 dd if=/dev/zero of="$dir/filler" bs=1M >/dev/null 2>&1
 dd if=/dev/zero of="$dir/filler2" bs=4k >/dev/null 2>&1
 [ "$("$DEN" exec keep -- cat /root/safe)" = safe ] || wrong "what was written before cannot be read"
-said=$("$DEN" exec keep -- sh -c 'head -c 9M /dev/urandom >/root/c && sync' 2>&1) && wrong "a write on a full disk worked"
+# Behind gVisor the first box was slower and was stopped earlier: what is left of the pool may be enough for this one,
+# and then it has to be there.
+sum=
+if said=$("$DEN" exec keep -- sh -c 'head -c 9M /dev/urandom >/root/c && sync && sha256sum </root/c' 2>&1); then
+	sum=$said
+	[ "${DEN_WALL:-}" = gvisor ] || wrong "a write on a full disk worked"
+fi
 case "$said" in
 *"nput/output"* | *"ead-only"*) wrong "a box on a full disk got: $said" ;;
 esac
 "$DEN" log keep >/dev/null || wrong "log on a full disk"
 "$DEN" stop --grace 0 keep >/dev/null || wrong "stop on a full disk"
 "$DEN" start keep >/dev/null || wrong "start on a full disk"
+sync -f "$dir"; echo 3 >/proc/sys/vm/drop_caches
+[ -z "$sum" ] || [ "$("$DEN" exec keep -- sh -c 'sha256sum </root/c')" = "$sum" ] || wrong "what was written on a full disk is not there"
 said=$("$DEN" create --name more 2>&1) && wrong "create on a full disk worked"
 [ $? -eq 6 ] || wrong "create on a full disk ended with another status: $said"
 case "$said" in

@@ -210,6 +210,7 @@ const struct wall_ops wall_gvisor = {
 	.oom_kills = container_oom_kills,
 	.pids_refused = gvisor_pids_refused,
 	.memory = gvisor_memory,
+	.written = gvisor_written,
 	.save = gvisor_save,
 	.load = gvisor_load,
 	.outside = gvisor_outside,

@@ -41,6 +41,9 @@ int link_enter(int netns);
 /* stage.c */
 int gvisor_launch(const struct plan *p, struct cgroup *cg, int images, struct wall_box *ret, struct den_err *err);
 
+/* times.c */
+void gvisor_written(struct wall_box *b, void (*each)(const char *path, void *user), void *user);
+
 /* save.c */
 int gvisor_memory(struct den_err *err);
 int gvisor_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err);
