@@ -153,6 +153,8 @@ struct den_box_spec {
 	const char *on_idle;	    /* "pause" (NULL), "pause-disk", "stop", "delete" */
 	uint64_t quota; /* bytes of disk that all of the owner's may take together, as den_disk_use() counts: what would
 			   put more on disk is DEN_LIMIT (EDQUOT), before it begins; 0: any */
+	bool reseed; /* its programs get an environment that restarts known generators of random numbers when they are
+			restored or forked: LD_PRELOAD and PYTHONPATH are added to */
 };
 
 /**
@@ -210,7 +212,7 @@ struct den_box_info {
 	const struct den_mount *mounts;
 	size_t n_mounts;
 	uint64_t cpu_milli, memory, pids, disk, nofile, max_runtime_ms;
-	bool ephemeral;
+	bool ephemeral, reseed;
 	int64_t created_ms, started_ms, stopped_ms; /* Unix time; 0: never */
 	pid_t init_pid, keeper_pid;		    /* on the host; 0: none */
 	const char *history;			    /* "on" "manual" "off" */

@@ -218,6 +218,7 @@ int box_args_make(const struct args *a, struct box_args *ret, struct den_err *er
 		.pids = a->pids,
 		.disk = a->disk,
 		.nofile = a->nofile,
+		.reseed = a->reseed,
 		.max_runtime_ms = a->max_runtime,
 		.history = a->history,
 	};

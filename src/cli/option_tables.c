@@ -35,6 +35,8 @@ const struct option_def options_box[] = {
 	{ "history", 0, OPT_TEXT, FIELD(history), "on|manual|off",
 		"checkpoints after every change, when asked, or none (default: on, of a box that "
 		"is deleted afterwards off)" },
+	{ "reseed", 0, OPT_FLAG, FIELD(reseed), NULL,
+		"restart generators of random numbers (OpenSSL, Python) in programs that are restored or forked" },
 	{ 0 },
 };
 

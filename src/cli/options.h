@@ -43,6 +43,7 @@ struct args {
 	const char *name, *template_name, *wall, *net, *hostname, *user, *workdir;
 	char **env, **env_files, **mounts;
 	uint64_t cpus, memory, pids, disk, nofile, max_runtime;
+	bool reseed;
 	bool rm; /* true unless --rm=false */
 	/* an exec */
 	const char *tag;

@@ -95,6 +95,7 @@ void show_box_json(struct json *j, const char *key, const struct den_box_info *i
 	limit_json(j, "max_runtime_ms", i->max_runtime_ms);
 	json_close(j, '}');
 	json_bool(j, "ephemeral", i->ephemeral);
+	json_bool(j, "reseed", i->reseed);
 	json_str(j, "history", i->history);
 	json_u64(j, "turn", i->turn);
 	json_str(j, "owner", i->owner);

@@ -103,6 +103,7 @@ static void box_text(struct buf *out, const struct den_box_info *i)
 	for (const char *const *e = i->env; e && *e; e++)
 		show_line(out, "env", *e);
 	show_line(out, "ephemeral", i->ephemeral ? "yes" : NULL);
+	show_line(out, "reseed", i->reseed ? "yes" : NULL);
 	show_line(out, "history", i->history);
 	show_line_time(out, "created", i->created_ms);
 	show_line_time(out, "started", i->started_ms);

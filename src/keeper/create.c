@@ -255,6 +255,7 @@ static int baked_own(struct box_spec *got, struct box_spec *asked, struct den_er
 		}
 	for (size_t i = 0; asked->env && asked->env[i]; i++)
 		strv_env_put(&got->env, asked->env[i]);
+	got->flags |= asked->flags & BOX_RESEED; /* of what is started from now on */
 	return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "fd.h"
 #include "gate.h"
 #include "keeper.h"
+#include "reseed.h"
 #include "strv.h"
 
 #define ARGV_SHOWN 4096 /* bytes of a command line that listings keep */
@@ -184,6 +185,8 @@ static void complete_exec(struct keeper *k, struct exec_spec *s)
 		strv_env_put(&env, box->env[i]);
 	for (size_t i = 0; s->env && s->env[i]; i++)
 		strv_env_put(&env, s->env[i]);
+	if ((box->flags & BOX_RESEED) && !(s->flags & EXEC_BUILTIN))
+		reseed_env(&env);
 	strv_free(s->env);
 	s->env = env;
 	if (s->flags & EXEC_BUILTIN) {

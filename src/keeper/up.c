@@ -12,6 +12,7 @@
 #include "gate.h"
 #include "keeper.h"
 #include "place.h"
+#include "reseed.h"
 
 static int random_hex(char *out, size_t bytes, struct den_err *err)
 {
@@ -126,7 +127,7 @@ int plan_make(struct keeper *k, struct kplan *ret, struct den_err *err)
 	*ret = (struct kplan){ .trees = mem_alloc(sizeof(*ret->trees) * (k->tmpl.n_trees + 1)) };
 	if (store_init_path(k->store, den_init_blob, (size_t)(den_init_blob_end - den_init_blob), den_init_hash,
 		    &ret->init_path, err) < 0 || home_open(k, err) < 0 || gate_prepare(k, err) < 0 ||
-		volumes_prepare(k, &ret->volumes, err) < 0)
+		reseed_prepare(k, err) < 0 || volumes_prepare(k, &ret->volumes, err) < 0)
 		return -1;
 	if (asprintf(&ret->run_path, "%s/" PLACE_BOXES "/%s/" GATE_RUN, k->store->path, k->id.s) < 0)
 		return den_fail(err, DEN_INTERNAL, ENOMEM, "path");

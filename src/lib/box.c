@@ -360,7 +360,8 @@ int spec_from(const struct den_box_spec *in, const char *from, bool full, struct
 		.disk = in->disk,
 		.nofile = in->nofile,
 		.max_runtime_ms = in->max_runtime_ms,
-		.flags = (in->ephemeral ? BOX_EPHEMERAL : 0U) | (full ? BOX_FULL : 0U),
+		.flags = (in->ephemeral ? BOX_EPHEMERAL : 0U) | (full ? BOX_FULL : 0U) |
+			 (in->reseed ? BOX_RESEED : 0U),
 		.policy = (char *)in->policy,
 		.policy_name = (char *)in->policy_name,
 		.publish = (char **)in->publish,

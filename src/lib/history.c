@@ -176,7 +176,7 @@ int box_fork_check(const struct den_box_spec *over, struct den_err *err)
 {
 	if (over && (over->template_name || over->wall || over->net || over->hostname || over->user || over->workdir ||
 			    over->env || over->n_mounts || over->cpu_milli || over->memory || over->pids || over->disk ||
-			    over->nofile || over->max_runtime_ms || over->history || over->publish))
+			    over->nofile || over->max_runtime_ms || over->history || over->publish || over->reseed))
 		return den_fail(err, DEN_INVALID, 0,
 			"a fork has its limits, template and all but name, owner, labels, lease and policy from its box");
 	return 0;

@@ -43,6 +43,7 @@ static void info_fill(struct den_box_info *p, const struct box_info *i, struct d
 		.nofile = s->nofile,
 		.max_runtime_ms = s->max_runtime_ms,
 		.ephemeral = s->flags & BOX_EPHEMERAL,
+		.reseed = s->flags & BOX_RESEED,
 		.created_ms = i->created_ms,
 		.started_ms = i->started_ms,
 		.stopped_ms = i->stopped_ms,

@@ -51,6 +51,8 @@ bool shape_of(const struct box_spec *s, struct shape *ret, struct buf *text)
 		(unsigned long long)s->memory, given ? (unsigned long long)s->pids : 0ULL,
 		(unsigned long long)s->disk);
 	buf_addf(b, "history %llu\n", (unsigned long long)history_of(s));
+	if (s->flags & BOX_RESEED)
+		line(b, "reseed", "yes");
 	for (size_t i = 0; i < s->n_mounts; i++) {
 		line(b, s->mounts[i].ro ? "mount-ro" : "mount", s->mounts[i].host);
 		line(b, "at", s->mounts[i].box);

@@ -21,7 +21,8 @@ enum box_flags {
 	BOX_PIDS_DEFAULT = 1 << 1,
 	BOX_FULL = 1 << 2, /* with `from`: its programs, too */
 	BOX_SEED = 1 << 3, /* of a template: nobody uses it, boxes are made of it */
-	BOX_KEEP_FLAGS = BOX_EPHEMERAL | BOX_PIDS_DEFAULT | BOX_FULL | BOX_SEED,
+	BOX_RESEED = 1 << 4, /* its programs load what restarts generators of random numbers: keeper/reseed.h */
+	BOX_KEEP_FLAGS = BOX_EPHEMERAL | BOX_PIDS_DEFAULT | BOX_FULL | BOX_SEED | BOX_RESEED,
 };
 
 struct box_mount {

@@ -382,9 +382,10 @@ static int make_sys(struct launch *l, struct den_err *err)
 /* What the keeper tells the box: the box reads it, and cannot change or cover it. */
 static int mount_run(struct launch *l, struct den_err *err)
 {
-	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID |
-					       MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC };
+	struct mount_attr attr = { .attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV };
 
+	if (!(l->plan->spec->flags & BOX_RESEED)) /* that is a library, which programs load */
+		attr.attr_set |= MOUNT_ATTR_NOEXEC;
 	if (make_dir("/run/den", 0755, err) < 0)
 		return -1;
 	if (syscall(SYS_mount_setattr, l->run_fd, "", AT_EMPTY_PATH, &attr, sizeof(attr)) < 0)

@@ -96,7 +96,8 @@ static void put_mounts(struct launch *l, struct json *j)
 	put_mount(j, "/run", "tmpfs", "tmpfs", "nosuid,nodev,mode=0755");
 	put_mount(j, "/dev/den-init", "bind", "/init", "ro,nosuid");
 	if (l->run_fd >= 0 || (!l->root && l->plan->run_path))
-		put_mount(j, "/run/den", "bind", "/run", "ro,nosuid,nodev,noexec");
+		put_mount(j, "/run/den", "bind", "/run",
+			l->plan->spec->flags & BOX_RESEED ? "ro,nosuid,nodev" : "ro,nosuid,nodev,noexec");
 	for (size_t i = 0; i < l->plan->spec->n_mounts; i++) {
 		const struct box_mount *m = &l->plan->spec->mounts[i];
 		char source[16];

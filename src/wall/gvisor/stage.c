@@ -127,7 +127,8 @@ static int stage_place(struct launch *l, struct den_err *err)
 			return -1;
 	if (place(g->runsc_fd, "runsc", true, l->root ? ro : 0, err) < 0 || copy_init(g->init_fd, err) < 0)
 		return -1;
-	if (l->run_fd >= 0 && place(l->run_fd, "run", false, ro | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err) < 0)
+	if (l->run_fd >= 0 && place(l->run_fd, "run", false, ro | MOUNT_ATTR_NODEV |
+				(l->plan->spec->flags & BOX_RESEED ? 0 : MOUNT_ATTR_NOEXEC), err) < 0)
 		return -1;
 	if (g->images_fd >= 0 && place(g->images_fd, "images", false, ro | MOUNT_ATTR_NODEV, err) < 0)
 		return -1;
