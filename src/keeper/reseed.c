@@ -35,9 +35,10 @@ int reseed_prepare(struct keeper *k, struct den_err *err)
 	python = openat(dir, PYTHON, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (python < 0 || fchmod(python, 0755) < 0) /* whatever the umask */
 		return den_fail_sys(err, errno, "make '%s'", GATE_RUN "/" PYTHON);
-	if (file_replace_at(dir, LIBRARY, den_reseed_so, (size_t)(den_reseed_so_end - den_reseed_so), 0444, err) < 0 ||
-		file_replace_at(python, "sitecustomize.py", den_reseed_py, (size_t)(den_reseed_py_end - den_reseed_py),
-			0444, err) < 0)
+	if (file_replace_at(dir, LIBRARY, den_reseed_so,
+		    (size_t)(den_reseed_so_end - den_reseed_so), 0444, err) < 0 ||
+		file_replace_at(python, "sitecustomize.py", den_reseed_py,
+			(size_t)(den_reseed_py_end - den_reseed_py), 0444, err) < 0)
 		return den_wrap(err, "--reseed");
 	return 0;
 }
@@ -48,7 +49,8 @@ static bool has(const char *list, const char *path)
 	size_t n = strlen(path);
 
 	for (const char *p = list; (p = strstr(p, path)); p += n)
-		if ((p == list || p[-1] == ':' || p[-1] == ' ') && (!p[n] || p[n] == ':' || p[n] == ' '))
+		if ((p == list || p[-1] == ':' || p[-1] == ' ') &&
+			(!p[n] || p[n] == ':' || p[n] == ' '))
 			return true;
 	return false;
 }
@@ -70,5 +72,5 @@ static void add(char ***env, const char *name, const char *path, bool first)
 void reseed_env(char ***env)
 {
 	add(env, "LD_PRELOAD", IN_BOX LIBRARY, false); /* what was asked for goes first */
-	add(env, "PYTHONPATH", IN_BOX PYTHON, true);   /* it loads the next of its name itself */
+	add(env, "PYTHONPATH", IN_BOX PYTHON, true); /* it loads the next of its name itself */
 }

@@ -53,7 +53,8 @@ static uint64_t generation(void)
 
 	if (syscall(SYS_newfstatat, AT_FDCWD, GENERATION, &st, 0) < 0)
 		return 1;
-	return ((uint64_t)st.st_ino << 32) ^ ((uint64_t)st.st_ctim.tv_sec * 1000000000ULL + (uint64_t)st.st_ctim.tv_nsec);
+	return ((uint64_t)st.st_ino << 32) ^
+	       ((uint64_t)st.st_ctim.tv_sec * 1000000000ULL + (uint64_t)st.st_ctim.tv_nsec);
 }
 
 static void seed(void (*feed)(const void *, int))
@@ -82,7 +83,8 @@ static void seed_all(void)
 	if (feed)
 		seed(done = feed);
 	for (size_t i = 0; dlopen && i < LIBRARIES; i++) {
-		void *h = dlopen(libraries[i], RTLD_LAZY | RTLD_NOLOAD); /* it stays: its functions are kept below */
+		void *h = dlopen(libraries[i],
+			RTLD_LAZY | RTLD_NOLOAD); /* it stays: its functions are kept below */
 
 		feed = h ? (void (*)(const void *, int))dlsym(h, "RAND_seed") : NULL;
 		if (feed && feed != done)
@@ -163,7 +165,8 @@ static int bytes(_Atomic(bytes_fn) *own, const char *name, unsigned char *p, int
 	return f(p, n);
 }
 
-static int bytes_ex(_Atomic(bytes_ex_fn) *own, const char *name, void *ctx, unsigned char *p, size_t n, unsigned strength)
+static int bytes_ex(_Atomic(bytes_ex_fn) *own, const char *name, void *ctx, unsigned char *p,
+	size_t n, unsigned strength)
 {
 	bytes_ex_fn f = atomic_load(own);
 
@@ -237,7 +240,8 @@ __attribute__((constructor)) static void begin(void)
 	}
 	for (int i = 0; i < __ehdr_start.e_phnum; i++) {
 		uintptr_t at = (uintptr_t)base + ph[i].p_vaddr, start = at & ~mask;
-		int prot = (ph[i].p_flags & PF_R ? PROT_READ : 0) | (ph[i].p_flags & PF_W ? PROT_WRITE : 0) |
+		int prot = (ph[i].p_flags & PF_R ? PROT_READ : 0) |
+			   (ph[i].p_flags & PF_W ? PROT_WRITE : 0) |
 			   (ph[i].p_flags & PF_X ? PROT_EXEC : 0);
 
 		if (ph[i].p_type == PT_LOAD)
