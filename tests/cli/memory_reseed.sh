@@ -137,6 +137,9 @@ test_the_environment_is_there_where_it_was_asked_for() {
 	try den exec "$b" -- sh -c 'ls / >/dev/null && echo fine'
 	is "output" "$out" fine
 	is "errors" "$err" ""
+	# it is loaded, and no file is: an image would need that very one
+	is "loaded" "$(den exec "$b" -- "$PY" -c 'import ctypes; print(bool(ctypes.CDLL(None).RAND_bytes))')" True
+	is "files" "$(den exec "$b" -- sh -c 'grep reseed /proc/self/maps || echo none')" none
 	try den exec "$b" -- sh -c 'echo x >>/run/den/reseed.so'
 	[ "$rc" != 0 ] || fail "the box can change it"
 	try den fork --reseed "$b"
