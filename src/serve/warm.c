@@ -76,7 +76,7 @@ static bool form_is(const struct form *f, const struct den_box_spec *s)
 	return f->weight > 0 && same_text(a->wall, s->wall) && same_text(a->net, s->net) &&
 	       same_text(a->hostname, s->hostname) && same_text(a->history, s->history) &&
 	       same_text(a->policy, s->policy) && a->cpu_milli == s->cpu_milli &&
-	       a->memory == s->memory && a->pids == s->pids && a->disk == s->disk;
+	       a->memory == s->memory && a->pids == s->pids && a->disk == s->disk && a->reseed == s->reseed;
 }
 
 static void form_free(struct form *f)
@@ -108,7 +108,8 @@ static void form_set(struct form *f, const char *template_name, const struct den
 		.cpu_milli = s->cpu_milli,
 		.memory = s->memory,
 		.pids = s->pids,
-		.disk = s->disk };
+		.disk = s->disk,
+		.reseed = s->reseed };
 }
 
 /* What is asked for most of late weighs most. */

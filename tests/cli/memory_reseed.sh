@@ -157,3 +157,18 @@ test_another_sitecustomize_is_loaded_too() {
 		"theirs Random
 /site/sitecustomize.py"
 }
+
+#@ root
+test_a_server_makes_such_boxes() {
+	source "$TESTS/serve/kit.sh"
+	serve_start
+	api_json POST /v1/boxes '{"reseed":true}'
+	want_code 201
+	is "told" "$(j 'v["reseed"]')" true
+	is "there" "$(den exec "$(j 'v["id"]')" -- printenv LD_PRELOAD)" /run/den/reseed.so
+	api_json POST /v1/boxes '{}'
+	want_code 201
+	is "not asked" "$(j 'v["reseed"]')" false
+	api_json POST /v1/boxes '{"reseed":"yes"}'
+	want_code 400
+}

@@ -272,6 +272,7 @@ TEST(shape_tells_apart_what_is_built_differently)
 	const struct box_spec all[] = { { 0 }, { .template_name = (char *)"base" }, { .wall = (char *)"gvisor" },
 		{ .net = (char *)"policy" }, { .policy = (char *)"{}" }, { .hostname = (char *)"web" }, { .cpu_milli = 1 },
 		{ .memory = 1 }, { .pids = 1 }, { .disk = 1 }, { .history = HISTORY_OFF }, { .history = HISTORY_MANUAL },
+		{ .flags = BOX_RESEED },
 		{ .mounts = &at[0], .n_mounts = 1 }, { .mounts = &at[1], .n_mounts = 1 }, { .mounts = &at[2], .n_mounts = 1 },
 		{ .mounts = &at[0], .n_mounts = 2 } };
 	char *publish[] = { (char *)"80", NULL }, a[65], b[65];

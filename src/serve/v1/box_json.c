@@ -87,6 +87,7 @@ json_t *v1_box_json(const struct req *r, const struct den_box_info *i)
 	json_object_set_new(o, "idle_ms", v1_count(i->idle_ms));
 	json_object_set_new(o, "on_idle", v1_text(i->on_idle));
 	json_object_set_new(o, "history", v1_text(i->history));
+	json_object_set_new(o, "reseed", json_boolean(i->reseed));
 	json_object_set_new(o, "policy_name", v1_text(policy ? policy : i->policy_name));
 	json_object_set_new(o, "generation", json_integer((json_int_t)i->generation));
 	json_object_set_new(o, "ports", ports_json(i->publish));

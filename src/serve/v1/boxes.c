@@ -116,7 +116,7 @@ struct create {
 	char **env, **labels;
 	json_t *limits, *policy;
 	uint64_t ttl_ms, idle_ms;
-	bool ttl_given;
+	bool ttl_given, reseed;
 };
 
 const char *const v1_words_expire[] = { "delete", "pause", "pause-disk", "stop", NULL };
@@ -147,6 +147,7 @@ static const struct field create_fields[] = {
 		.words = v1_words_expire },
 	{ "history", FIELD_TEXT, offsetof(struct create, history), FIELD_NULL,
 		.words = words_history },
+	{ "reseed", FIELD_BOOL, offsetof(struct create, reseed) },
 	{ "policy", FIELD_OBJECT, offsetof(struct create, policy), FIELD_NULL },
 	{ "policy_name", FIELD_TEXT, offsetof(struct create, policy_name), FIELD_NULL, .min = 1,
 		.max = 64 },
@@ -220,6 +221,7 @@ static int spec_make(struct req *r, struct create *c, struct made *m, struct den
 	s->idle_ms = c->idle_ms;
 	s->on_idle = c->on_idle;
 	s->history = c->history;
+	s->reseed = c->reseed;
 	s->policy = m->policy;
 	s->policy_name = m->policy_name;
 	return 0;
