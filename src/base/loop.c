@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "fd.h"
 
 struct loop {
 	int epfd;
@@ -13,6 +14,8 @@ struct loop {
 	int batch_len;
 	struct list timers; /* sorted by when, soonest first; there are few */
 	struct list deferred;
+	bool wary;
+	struct list known; /* if so: all sources */
 };
 
 int loop_new(struct loop **ret, struct den_err *err)
@@ -26,6 +29,7 @@ int loop_new(struct loop **ret, struct den_err *err)
 	l->epfd = fd;
 	list_init(&l->timers);
 	list_init(&l->deferred);
+	list_init(&l->known);
 	*ret = l;
 	return 0;
 }
@@ -45,6 +49,8 @@ int loop_add(struct loop *l, struct loop_source *s, struct den_err *err)
 	if (epoll_ctl(l->epfd, EPOLL_CTL_ADD, s->fd, &ev) < 0)
 		return den_fail_sys(err, errno, "watch descriptor");
 	s->added = true;
+	if (l->wary)
+		list_append(&l->known, &s->link);
 	return 0;
 }
 
@@ -63,10 +69,44 @@ void loop_remove(struct loop *l, struct loop_source *s)
 	if (!s->added)
 		return;
 	s->added = false;
+	if (l->wary)
+		list_remove(&s->link);
 	epoll_ctl(l->epfd, EPOLL_CTL_DEL, s->fd, NULL);
 	for (int i = 0; i < l->batch_len; i++)
 		if (l->batch[i].data.ptr == s)
 			l->batch[i].data.ptr = NULL;
+}
+
+void loop_wary(struct loop *l)
+{
+	l->wary = true;
+}
+
+void loop_renew(struct loop *l)
+{
+	/* the owner may have plans with low numbers that are free just now */
+	int fd = fd_move_up(epoll_create1(EPOLL_CLOEXEC), 16);
+
+	if (fd < 0)
+		return;
+	list_for_each(p, &l->known) {
+		struct loop_source *s = CONTAINER_OF(p, struct loop_source, link);
+		struct epoll_event ev = { .events = s->events, .data.ptr = s };
+
+		(void)epoll_ctl(fd, EPOLL_CTL_ADD, s->fd, &ev);
+	}
+	close(l->epfd);
+	l->epfd = fd;
+}
+
+static bool is_known(const struct loop *l, const struct loop_source *s)
+{
+	if (!l->wary)
+		return true;
+	list_for_each(p, (struct list *)&l->known)
+		if (CONTAINER_OF(p, struct loop_source, link) == s)
+			return true;
+	return false;
 }
 
 void loop_timer_set(struct loop *l, struct loop_timer *t, int64_t when_ns)
@@ -142,6 +182,7 @@ static int next_timeout(const struct loop *l, int timeout_ms)
 int loop_step(struct loop *l, int timeout_ms, struct den_err *err)
 {
 	struct epoll_event ev[32];
+	bool strange = false;
 	int n;
 
 	run_deferred(l);
@@ -153,11 +194,15 @@ int loop_step(struct loop *l, int timeout_ms, struct den_err *err)
 	for (int i = 0; i < l->batch_len; i++) {
 		struct loop_source *s = ev[i].data.ptr;
 
-		if (s)
+		if (s && is_known(l, s))
 			s->cb(s, ev[i].events);
+		else if (s) /* it would be reported for ever */
+			strange = true;
 	}
 	l->batch = NULL;
 	l->batch_len = 0;
+	if (strange)
+		loop_renew(l);
 	run_timers(l);
 	run_deferred(l);
 	return 0;

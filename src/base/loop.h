@@ -22,6 +22,7 @@ struct loop_source {
 	uint32_t events;
 	void (*cb)(struct loop_source *s, uint32_t events);
 	bool added;
+	struct list link; /* of a wary loop */
 };
 
 struct loop_timer {
@@ -43,6 +44,13 @@ int loop_add(struct loop *l, struct loop_source *s, struct den_err *err);
 /* Changes the events that an added source waits for; no system call when nothing changes. */
 void loop_set_events(struct loop *l, struct loop_source *s, uint32_t events);
 void loop_remove(struct loop *l, struct loop_source *s);
+/*
+ * For a kernel that may report a source once more when it was removed (gVisor's: one whose event comes in while it is
+ * taken out of the list stays in that). Before anything was added: from then on what is not known is not believed.
+ */
+void loop_wary(struct loop *l);
+/* Of a wary loop: another epoll with the same sources, so that nothing of removed ones is left. */
+void loop_renew(struct loop *l);
 
 void loop_timer_set(struct loop *l, struct loop_timer *t, int64_t when_ns);
 void loop_timer_clear(struct loop_timer *t);

@@ -186,7 +186,7 @@ static int call(struct way *w)
 {
 	struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
-	auto_fd fd = socket(w->six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	auto_fd fd = fd_move_up(socket(w->six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), 16);
 	struct den_err err;
 	int on = 1, r;
 
@@ -309,7 +309,8 @@ static void accept_cb(struct loop_source *s, uint32_t events)
 		accepting(inward.in, false);
 		return;
 	}
-	fd = accept4(s->fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	/* not a number that init has for something else */
+	fd = fd_move_up(accept4(s->fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK), 16);
 	if (fd < 0) {
 		if (inward.n && (errno == EMFILE || errno == ENFILE))
 			accepting(inward.in, false);

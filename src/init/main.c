@@ -453,8 +453,11 @@ int main(int argc, char **argv)
 	in->orphan.cb = orphan_cb;
 	in->meminfo.cb = meminfo_cb;
 	in->idle.cb = idle_cb;
-	if (loop_new(&in->loop, &err) < 0 || loop_add(in->loop, &in->sigchld, &err) < 0 ||
-		loop_add(in->loop, &in->listen, &err) < 0)
+	if (loop_new(&in->loop, &err) < 0)
+		return 1;
+	if (in->guest)
+		loop_wary(in->loop);
+	if (loop_add(in->loop, &in->sigchld, &err) < 0 || loop_add(in->loop, &in->listen, &err) < 0)
 		return 1;
 	if (in->orphan_ms)
 		loop_timer_set(in->loop, &in->orphan,

@@ -191,6 +191,11 @@ static void let_go(struct init *in)
 	for (int fd = INIT_FD_LISTEN; fd <= INIT_FD_MEMUSE; fd++)
 		close(fd);
 	in->listen.fd = -1;
+	if (in->guest) { /* its kernel may keep something of what is taken out of an epoll, and could not be saved then */
+		if (in->keeper)
+			loop_remove(in->loop, &in->keeper->src);
+		loop_renew(in->loop);
+	}
 	if (in->keeper) /* last: it is how the keeper knows */
 		keeper_gone(in, in->keeper);
 	in->park.timer.cb = park_cb;

@@ -1,5 +1,6 @@
 #include "test.h"
 
+#include <sys/epoll.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -192,4 +193,44 @@ TEST(timers_run_in_order_and_can_be_taken_back)
 		CHECK(loop_step(l, 100, &err) == 0);
 	CHECK(order[0] == 1 && order[1] == 0 && loop_step(l, 5, &err) == 0 && n_order == 2);
 	loop_free(l);
+}
+
+static void wary_cb(struct loop_source *s, uint32_t events)
+{
+	char c;
+
+	(void)events;
+	if (read(s->fd, &c, 1) == 1)
+		s->events = 0x5eed; /* it was called */
+}
+
+/* A kernel that reports what was removed is not believed, and what is known goes on after a change of epoll. */
+TEST(loop_that_is_wary_believes_known_sources_alone)
+{
+	struct epoll_event ghost = { .events = EPOLLIN };
+	struct loop_source known = { .events = EPOLLIN, .cb = wary_cb }, gone = { .cb = NULL };
+	struct den_err err;
+	struct loop *l;
+	int a[2], b[2];
+
+	CHECK(pipe(a) == 0 && pipe(b) == 0 && loop_new(&l, &err) == 0);
+	loop_wary(l);
+	known.fd = a[0];
+	CHECK(loop_add(l, &known, &err) == 0);
+	ghost.data.ptr = &gone; /* behind the loop's back */
+	CHECK(epoll_ctl(loop_fd(l), EPOLL_CTL_ADD, b[0], &ghost) == 0);
+	CHECK(write(b[1], "x", 1) == 1);
+	CHECK(loop_step(l, 100, &err) == 0); /* would call NULL */
+	CHECK(write(a[1], "x", 1) == 1);
+	CHECK(loop_step(l, 100, &err) == 0 && known.events == 0x5eed);
+	known.events = EPOLLIN;
+	loop_renew(l);
+	CHECK(write(a[1], "x", 1) == 1);
+	CHECK(loop_step(l, 100, &err) == 0 && known.events == 0x5eed);
+	loop_remove(l, &known);
+	loop_free(l);
+	for (int i = 0; i < 2; i++) {
+		close(a[i]);
+		close(b[i]);
+	}
 }

@@ -150,9 +150,9 @@ int gvisor_memory(struct den_err *err)
 	return geteuid() == 0 ? 0 : den_fail(err, DEN_UNSUPPORTED, 0, "programs of a gvisor box can be saved by root alone");
 }
 
-/* A descriptor that init has closed may stay in the sentry for a moment, and it refuses ("host.inode is not savable"; seen
- * where programs had been loaded and one was just being started: it trips over init's door, whose count is zero, so
- * somebody in there looks at it who has no right to). Then the programs run on, and it is tried again, for two seconds. */
+/* The sentry refuses while it holds a descriptor of the host's ("host.inode is not savable"): its epoll may keep one that
+ * was closed, of init's no longer (loop_renew()), of a program's perhaps. Then the programs run on, and it is tried again,
+ * for two seconds. */
 static int save_state(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
 	static const char *const files[] = { "checkpoint.img", "pages.img", "pages_meta.img" };
