@@ -64,7 +64,8 @@ int quota_room(struct keeper *k, uint64_t more, struct den_err *err)
 	format_size(u.images + u.templates, rest);
 	format_size(more, need);
 	return den_fail(err, DEN_LIMIT, EDQUOT,
-		"the owner's disk quota is %s; boxes have %s, saved programs and templates %s, and this needs about %s "
+		"the owner's disk quota is %s; boxes have %s, saved programs and templates %s, and "
+		"this needs about %s "
 		"more: remove boxes, full checkpoints or templates",
 		quota, boxes, rest, need);
 }
@@ -99,7 +100,8 @@ uint64_t quota_estimate(struct keeper *k)
 			continue;
 		text[len] = '\0';
 		anon += status_kb(text, "\nRssAnon:");
-		shared = MAX(shared, status_kb(text, "\nRssShmem:")); /* most often the same for all of them */
+		shared = MAX(shared,
+			status_kb(text, "\nRssShmem:")); /* most often the same for all of them */
 	}
 	return (anon + shared) << 10;
 }
@@ -121,7 +123,8 @@ uint64_t quota_files(struct keeper *k)
 	return sum;
 }
 
-int clerk_disk_use(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+int clerk_disk_use(
+	struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
 {
 	auto_free char *owner = NULL;
 	struct quota_use u;

@@ -25,4 +25,5 @@ int quota_room(struct keeper *k, uint64_t more, struct den_err *err);
 uint64_t quota_estimate(struct keeper *k);
 /* What the files of a seed take. */
 uint64_t quota_files(struct keeper *k);
-int clerk_disk_use(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
+int clerk_disk_use(
+	struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);

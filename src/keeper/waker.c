@@ -65,13 +65,17 @@ void waker_take(struct keeper *k, struct waker_ports *ret)
 	} control = { 0 };
 	struct waker_message m;
 	struct iovec v = { &m, sizeof(m) };
-	struct msghdr h = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control) };
+	struct msghdr h = { .msg_iov = &v,
+		.msg_iovlen = 1,
+		.msg_control = &control,
+		.msg_controllen = sizeof(control) };
 	struct cmsghdr *c;
 	auto_fd fd = -1;
 	size_t n;
 
 	ret->n = 0;
-	if (say(k, WAKER_TAKE, &m, &fd) < 0 || recvmsg(fd, &h, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof(m))
+	if (say(k, WAKER_TAKE, &m, &fd) < 0 ||
+		recvmsg(fd, &h, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof(m))
 		return;
 	c = CMSG_FIRSTHDR(&h);
 	if (!c || c->cmsg_type != SCM_RIGHTS)

@@ -24,7 +24,7 @@
 #include "place.h"
 #include "waker.h"
 
-#define HEAR_S 2     /* a keeper that connected has said it by then */
+#define HEAR_S 2 /* a keeper that connected has said it by then */
 #define AGAIN_MS 200 /* the gate that had the port may just be ending */
 #define AGAIN_MAX 50
 #define REST_MS 2000 /* a box that could not be resumed */
@@ -52,7 +52,8 @@ static struct {
 
 static int port_listen(uint16_t port)
 {
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons(port),
+	struct sockaddr_in sa = { .sin_family = AF_INET,
+		.sin_port = htons(port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	auto_fd fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int on = 1;
@@ -74,9 +75,12 @@ static void ports_try(struct held *h)
 			h->ports[i].fd = port_listen(h->ports[i].out);
 		missing |= h->ports[i].fd < 0;
 	}
-	h->again_ns = missing && ++h->tries < AGAIN_MAX ? clock_mono_ns() + AGAIN_MS * NS_PER_MS : 0;
+	h->again_ns =
+		missing && ++h->tries < AGAIN_MAX ? clock_mono_ns() + AGAIN_MS * NS_PER_MS : 0;
 	if (missing && !h->again_ns)
-		log_line("warn", "waker", "a port of %s on the host is taken: who connects there does not wake it", h->id.s);
+		log_line("warn", "waker",
+			"a port of %s on the host is taken: who connects there does not wake it",
+			h->id.s);
 }
 
 static struct held **find(const char *id)
@@ -180,8 +184,8 @@ static void on_keeper(void)
 
 static void wake(struct held *h)
 {
-	char *const argv[] = { (char *)"den", (char *)"resume", (char *)"--quiet", (char *)"--state", (char *)w.state, h->id.s,
-		NULL };
+	char *const argv[] = { (char *)"den", (char *)"resume", (char *)"--quiet",
+		(char *)"--state", (char *)w.state, h->id.s, NULL };
 
 	h->waking = fork();
 	if (h->waking == 0) {
@@ -207,7 +211,8 @@ static void send_away(struct held *h)
 	for (uint32_t i = 0; i < h->n; i++) {
 		int fd;
 
-		while (h->ports[i].fd >= 0 && (fd = accept4(h->ports[i].fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+		while (h->ports[i].fd >= 0 &&
+			(fd = accept4(h->ports[i].fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
 			close(fd);
 	}
 }
@@ -220,8 +225,10 @@ static void woken(struct held **p, int status)
 
 	h->waking = 0;
 	if (place_box(w.fd, &h->id, &dir, NULL) < 0 ||
-		(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == err_exit_status(DEN_CONFLICT) ||
-					      WEXITSTATUS(status) == err_exit_status(DEN_NOT_FOUND)))) {
+		(WIFEXITED(status) &&
+			(WEXITSTATUS(status) == 0 ||
+				WEXITSTATUS(status) == err_exit_status(DEN_CONFLICT) ||
+				WEXITSTATUS(status) == err_exit_status(DEN_NOT_FOUND)))) {
 		drop(p); /* gone, or running: whoever brought it up before we held them has others */
 		return;
 	}
@@ -327,7 +334,8 @@ static int64_t turn(void)
 			ports_try(h);
 		if (h->rest_ns && h->rest_ns <= now)
 			h->rest_ns = 0;
-		due = MIN(due, MIN(h->again_ns ? h->again_ns : INT64_MAX, h->rest_ns ? h->rest_ns : INT64_MAX));
+		due = MIN(due, MIN(h->again_ns ? h->again_ns : INT64_MAX,
+				       h->rest_ns ? h->rest_ns : INT64_MAX));
 		for (uint32_t i = 0; i < h->n && !h->waking && !h->rest_ns; i++)
 			list[n++] = (struct pollfd){ .fd = h->ports[i].fd, .events = POLLIN };
 	}

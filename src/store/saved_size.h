@@ -8,7 +8,7 @@
 struct saved_seen {
 	struct {
 		uint64_t dev, ino;
-	} *at;
+	} * at;
 	size_t n, room; /* room: a power of two, or 0 */
 };
 void saved_seen_free(struct saved_seen *s);

@@ -75,7 +75,8 @@ static int box_make(struct build *b, const char *stored, struct den_box **ret, s
 	return den_box_create(b->den, &spec, ret, err);
 }
 
-static int start_in(struct build *b, struct den_box *box, const char *start, const char *ready, struct den_err *err)
+static int start_in(
+	struct den_box *box, const char *start, const char *ready, struct den_err *err)
 {
 	const char *const run[] = { "/bin/bash", "-l", "-c", start, NULL };
 	const char *const look[] = { "/bin/bash", "-l", "-c", ready, NULL };
@@ -100,11 +101,11 @@ static int start_in(struct build *b, struct den_box *box, const char *start, con
 			return 0;
 		nanosleep(&(struct timespec){ .tv_nsec = READY_NAP_MS * NS_PER_MS }, NULL);
 	}
-	(void)b;
 	return den_fail(err, DEN_TIMEOUT, 0, "the ready command did not succeed a second time");
 }
 
-static int bake(struct build *b, char *const *all, const char *start, const char *ready, struct den_err *err)
+static int bake(struct build *b, char *const *all, const char *start, const char *ready,
+	struct den_err *err)
 {
 	struct den_box *box;
 	struct den_err ignored;
@@ -112,9 +113,10 @@ static int bake(struct build *b, char *const *all, const char *start, const char
 
 	if (box_make(b, all[0], &box, err) < 0)
 		return -1;
-	r = start_in(b, box, start, ready, err);
+	r = start_in(box, start, ready, err);
 	if (r == 0)
-		r = den_template_bake_as(box, NULL, all[0], DEN_BAKE_REPLACE | DEN_BAKE_BESIDE, err);
+		r = den_template_bake_as(
+			box, NULL, all[0], DEN_BAKE_REPLACE | DEN_BAKE_BESIDE, err);
 	for (size_t i = 1; r == 0 && all[i]; i++)
 		r = den_template_tag(b->den, all[0], all[i], err);
 	(void)den_box_delete(box, true, &ignored);
@@ -131,7 +133,9 @@ void build_bake(struct build *b, const char *start, const char *ready)
 		build_say(b, "info", "[finalize] kept with the start command running");
 		return;
 	}
-	build_say(b, "warn", "[finalize] the start command will be started in each sandbox: its programs are not kept: %s",
+	build_say(b, "warn",
+		"[finalize] the start command will be started in each sandbox: its programs are "
+		"not kept: %s",
 		err.msg);
 	log_line("warn", "e2b", "template %s has the files alone: %s", b->name, err.msg);
 }
