@@ -4,7 +4,7 @@
 #   make test       everything that must hold before a change goes in; its last line is the count
 #   make bench      measure, and compare with what is on this machine
 #   make fuzz       each fuzz target for FUZZ_SECONDS
-#   make soak       SOAK_OPERATIONS random operations with kill -9 in between; history against a model;
+#   make soak       the tests with the mark soak; SOAK_OPERATIONS random operations with kill -9 in between; history against a model;
 #                   SOAK_CLIENTS clients of E2B's SDK at once, SOAK_TURNS turns each
 #   make test-gvisor  the suite behind the second wall; TESTS chooses
 #   make test-vm    the suite on a stock Debian 12 kernel, emulated (slow); VM_TESTS chooses
@@ -82,6 +82,7 @@ fuzz: deps-fuzz
 
 soak: deps-test build
 	LOAD_SCALE=54 tests/run --build build --no-unit --slow 20 --jobs 1 --filter '^gate_load'
+	tests/run --build build --no-unit --jobs 1 --soak-only
 	scripts/npm-test.sh build
 	tests/serve/soak.sh build $(SOAK_CLIENTS) $(SOAK_TURNS)
 	DEN=$(CURDIR)/build/den tests/fault/run $(SOAK_OPERATIONS)

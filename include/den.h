@@ -20,6 +20,9 @@
  * - A function returns 0, or -1 with *err filled in. Results are written only on success.
  * - A struct that you fill in starts with `size`: set it to sizeof(that struct). It lets the struct
  *   grow without breaking programs that were built earlier. A zero or NULL member means the default.
+ * - A struct that you are given may have more members at its end in a later version, and arrays of them are of its size:
+ *   until version 1.0 each such change has another soversion, so a program that was built with an older den.h is not
+ *   loaded with a newer library, and is built again. From 1.0 on no struct that is given grows.
  * - What you pass in is copied before the call returns; you keep it.
  * - What a function gives you in `ret` is yours, and the comment says which function ends it.
  * - One struct den and all that came from it belong to one thread at a time.

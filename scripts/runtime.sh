@@ -148,6 +148,11 @@ get_criu() {
 }
 
 [ $# -gt 0 ] || fail 'usage: scripts/runtime.sh runsc|criu ...'
+# Two at once would take apart what the other puts in place: the second waits, and finds it there.
+if [ -z "${DEN_RUNTIME_LOCKED:-}" ] && command -v flock >/dev/null; then
+    mkdir -p "$prefix"
+    DEN_RUNTIME_LOCKED=1 exec flock -w 1200 "$prefix" sh "$0" "$@"
+fi
 bad=0
 for what; do
     case $what in

@@ -106,39 +106,72 @@ void inside_ps(struct keeper *k, struct buf *b)
 	}
 }
 
+static int by_parent(const void *a, const void *b)
+{
+	const struct proc *p = a, *q = b;
+
+	return p->ppid < q->ppid ? -1 : p->ppid > q->ppid;
+}
+
+/* The first one with that parent, or with a later one; in order of parents. */
+static size_t first_child(const struct proc *all, size_t n, uint64_t parent)
+{
+	size_t low = 0, high = n;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (all[mid].ppid < parent)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* Of root and all below it. Its program reaps its orphans, so all of it hangs together. Each is looked at once,
+ * whatever the list says: pids may come twice, and be their own ancestors. */
+static uint64_t inside_tree(struct proc *all, size_t n, uint64_t root)
+{
+	auto_free size_t *queue = mem_alloc((n + 1) * sizeof(*queue));
+	auto_free bool *in = mem_zalloc(n + 1);
+	size_t end = 0;
+	uint64_t sum = 0;
+
+	qsort(all, n, sizeof(*all), by_parent);
+	for (size_t i = 0; i < n; i++)
+		if (all[i].pid == root && !in[i]) {
+			in[i] = true;
+			queue[end++] = i;
+		}
+	for (size_t at = 0; at < end; at++) {
+		const struct proc *p = &all[queue[at]];
+
+		sum += MIN(p->tree, UINT64_MAX - sum);
+		for (size_t i = first_child(all, n, p->pid); i < n && all[i].ppid == p->pid && !in[i]; i++) {
+			in[i] = true;
+			queue[end++] = i;
+		}
+	}
+	return sum;
+}
+
 int inside_cpu(struct keeper *k, uint64_t root, uint64_t *usec)
 {
 	auto_buf text = { 0 };
 	auto_free struct proc *all = NULL;
-	auto_free bool *in = NULL;
 	struct wire_reader rd;
 	struct wire_value v;
-	uint64_t sum = 0;
-	bool more = true;
 	size_t n = 0;
 
 	if (!root || ask(k, &text) < 0)
 		return -1;
 	all = mem_alloc(PS_MAX * sizeof(*all));
-	in = mem_zalloc(PS_MAX * sizeof(*in));
 	rd = wire_reader(text.p, text.len);
 	while (n < PS_MAX && wire_next(&rd, &v, NULL) > 0)
 		if (v.tag == F_RECORD2 && proc_get(&v, &all[n]))
 			n++;
-	while (more) { /* its program reaps its orphans, so all of it hangs together */
-		more = false;
-		for (size_t i = 0; i < n; i++) {
-			bool mine = all[i].pid == root;
-
-			for (size_t j = 0; !in[i] && !mine && j < n; j++)
-				mine = in[j] && all[j].pid == all[i].ppid;
-			if (!mine || in[i])
-				continue;
-			in[i] = more = true;
-			sum += MIN(all[i].tree, UINT64_MAX - sum);
-		}
-	}
-	*usec = MIN(sum, UINT64_MAX / 1000) * 1000;
+	*usec = MIN(inside_tree(all, n, root), UINT64_MAX / 1000) * 1000;
 	return 0;
 }
 

@@ -128,17 +128,12 @@ int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, stru
 {
 	auto_saved v = SAVED_NONE;
 	auto_fd wake = -1;
-	struct saved_about now;
-	int r;
 
 	if (open_template(k, err) < 0 || k->ops->memory(err) < 0)
 		return -1;
 	if (saved_open(k->store, of, number, &v, err) < 0)
 		return -1;
-	memory_about(k, &now);
-	r = saved_fits(&v.about, &now, err);
-	saved_about_free(&now);
-	if (r < 0)
+	if (memory_fits(k, &v, err) < 0)
 		return -1;
 	if (k->row_written && files_of_boot(k, &v, number, err) < 0)
 		return -1;

@@ -57,18 +57,23 @@ void memory_about(struct keeper *k, struct saved_about *a)
 		.generation = k->row.info.generation };
 }
 
-int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err)
+int memory_fits(struct keeper *k, const struct saved *v, struct den_err *err)
 {
 	struct saved_about now;
-	auto_saved v = SAVED_NONE;
 	int r;
 
-	if (k->ops->memory(err) < 0 || saved_look(k->store, of, number, &v, err) < 0)
-		return -1;
 	memory_about(k, &now);
-	r = saved_fits(&v.about, &now, err);
+	now.runtime = k->ops->runtime ? k->ops->runtime() : NULL;
+	r = saved_fits(&v->about, &now, err);
 	saved_about_free(&now);
 	return r;
+}
+
+int memory_check(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err)
+{
+	auto_saved v = SAVED_NONE;
+
+	return k->ops->memory(err) < 0 || saved_look(k->store, of, number, &v, err) < 0 ? -1 : memory_fits(k, &v, err);
 }
 
 /* ---- saving ---- */
@@ -402,7 +407,12 @@ int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, st
 	int r;
 
 	if (k->row.info.on_disk == ON_DISK_FULL) { /* what would be saved is */
+		auto_saved v = SAVED_NONE;
+
+		if (saved_look(k->store, &k->id, k->row.info.images, &v, err) < 0)
+			return den_wrap(err, "full checkpoint");
 		wire_put_u64(out, F_NUMBER, k->row.info.images);
+		wire_put_u64(out, F_SIZE, v.bytes);
 		return 0;
 	}
 	r = save_stay(k, message, false, &s, err);

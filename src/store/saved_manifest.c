@@ -97,6 +97,31 @@ static int cpu_fits(const char *then, const char *now, struct den_err *err)
 	return 0;
 }
 
+/* "criu 4.2", "runsc release-20231218.0": a newer one reads what an older one wrote, and not the other way round. Numbers
+ * are compared one after the other, as far as both have some. */
+static bool runtime_fits(const char *then, const char *now)
+{
+	if (!strcmp(then, "unknown"))
+		return true;
+	for (;;) {
+		char *then_end, *now_end;
+		unsigned long a, b;
+
+		while (*then && *then == *now && (*then < '0' || *then > '9'))
+			then++, now++;
+		if (*then < '0' || *then > '9' || *now < '0' || *now > '9')
+			return *then == *now || strchr(".+-~ ", *then) || strchr(".+-~ ", *now);
+		a = strtoul(then, &then_end, 10);
+		b = strtoul(now, &now_end, 10);
+		if (a != b)
+			return a < b;
+		then = then_end;
+		now = now_end;
+		if (!*then || !*now)
+			return true;
+	}
+}
+
 int saved_fits(const struct saved_about *then, const struct saved_about *asked, struct den_err *err)
 {
 	struct saved_about now = { .kernel = asked->kernel ? mem_strdup(asked->kernel) : NULL,
@@ -109,9 +134,9 @@ int saved_fits(const struct saved_about *then, const struct saved_about *asked, 
 		r = den_fail(err, DEN_UNSUPPORTED, 0,
 			"the programs were saved behind the wall '%.30s', and this is '%.30s'",
 			then->wall, asked->wall);
-	else if (asked->runtime && strcmp(then->runtime, asked->runtime))
+	else if (asked->runtime && !runtime_fits(then->runtime, asked->runtime))
 		r = den_fail(err, DEN_UNSUPPORTED, 0,
-			"the programs were saved by '%.60s', and here is '%.60s'", then->runtime,
+			"the programs were saved by '%.60s', and here is '%.60s', which is older", then->runtime,
 			asked->runtime);
 	else if (strcmp(then->machine, now.machine))
 		r = den_fail(err, DEN_UNSUPPORTED, 0,

@@ -110,6 +110,8 @@ struct wall_ops {
 	/* Paths in the box of files whose times its kernel keeps to itself: init gives them to the host before the box is
 	 * saved. NULL: there are none. What it tells is the box's word. */
 	void (*written)(struct wall_box *b, void (*each)(const char *path, void *user), void *user);
+	/* "criu 4.2": what would load images, if that is known at no cost; free() it. NULL: who loads refuses by himself */
+	char *(*runtime)(void);
 	/* Saves a running or frozen box whose init is parked (WM_PARK: it holds nothing from outside). On
 	 * failure the box is as it was, whatever `stay` says; what is in dirfd is the keeper's to remove. */
 	int (*save)(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err);

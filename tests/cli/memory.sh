@@ -532,3 +532,73 @@ time.sleep(1000)' >/dev/null
 	soon 10 is_paused "$b" || fail "it lives on: $(field "$b" state)"
 	not is_on_disk "$b" || fail "it is on disk"
 }
+
+# Such a process cannot be stopped by anything: CRIU would try for ten seconds.
+#@ root
+test_who_waits_for_a_child_of_vfork_is_told_of_at_once() {
+	local b began
+	[ "${DEN_WALL:-container}" = container ] || skip "another kernel: it can be stopped there"
+	can_save
+	b=$(box)
+	counter "$b"
+	den exec --detach "$b" -- python3 -c 'import ctypes, time
+libc = ctypes.CDLL(None)
+open("/begun", "w").close()
+if libc.syscall(58) == 0:
+    libc.pause()' >/dev/null
+	soon 5 den exec "$b" -- test -e /begun
+	sleep 0.5
+	began=$(now_ms)
+	try den checkpoint --full "$b"
+	want_rc 8
+	want_err_has "vfork"
+	at_most "milliseconds" $(($(now_ms) - began)) $((3000 * ${DEN_TEST_SLOW:-1}))
+	counts "$b" || fail "it does not count any more"
+	# one that is over in a moment is waited for
+	den exec "$b" -- pkill -9 python3
+	den exec --detach "$b" -- sh -c 'while :; do /bin/true; done' >/dev/null
+	try den checkpoint --full "$b"
+	want_rc 0
+}
+
+#@ root
+test_a_full_checkpoint_of_a_box_on_disk_is_the_one_that_it_has() {
+	local b n m
+	b=$(box)
+	counter "$b"
+	den pause --disk --json "$b" >"$TMP/paused"
+	m=$(grep -o '"memory":[0-9]*' "$TMP/paused")
+	n=$(grep -o '"number":[0-9]*' "$TMP/paused")
+	try den checkpoint --full --json "$b"
+	want_rc 0
+	want_out_has "$n"
+	want_out_has "$m"
+	[ "$m" != '"memory":0' ] || fail "it says that nothing was saved"
+}
+
+# Images of a newer CRIU are not given to an older one.
+#@ root
+test_images_of_a_newer_runtime_are_refused() {
+	local b dir
+	can_save
+	[ "${DEN_WALL:-container}" = container ] || skip "runsc itself refuses what it cannot read"
+	b=$(box)
+	counter "$b"
+	den pause --disk "$b" >/dev/null
+	sleep 1
+	dir=$(ls -d "$DEN_STATE/memory/$b"/[0-9]*)
+	for v in "criu 99.0" "criu 4.2"; do
+		python3 - "$dir/manifest" "$v" <<-'END'
+			import hashlib, re, sys
+			text = open(sys.argv[1]).read()
+			text = re.sub(r"(?m)^runtime .*$", "runtime " + sys.argv[2], text[:text.rindex("\nend ") + 1])
+			open(sys.argv[1], "w").write(text + "end %s\n" % hashlib.sha256(text.encode()).hexdigest())
+		END
+		[ "$v" = "criu 99.0" ] || break
+		try den resume "$b"
+		want_rc_not_0
+		want_err_has "criu 99.0"
+		is "on disk" "$(field "$b" on_disk)" True
+	done
+	counts "$b" || fail "an older one's are not loaded"
+}

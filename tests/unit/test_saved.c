@@ -157,7 +157,7 @@ TEST(saved_fits_where_it_was_made_and_nowhere_else)
 		.machine = (char *)"x86_64",
 		.cpu = (char *)"fpu sse avx",
 		.ids = 1 };
-	struct saved_about now = then;
+	struct saved_about now = then, by = then;
 	struct den_err err;
 
 	CHECK(saved_fits(&then, &now, &err) == 0);
@@ -178,8 +178,19 @@ TEST(saved_fits_where_it_was_made_and_nowhere_else)
 	now.wall = (char *)"gvisor";
 	CHECK(saved_fits(&then, &now, &err) < 0 && strstr(err.msg, "wall"));
 	now = then;
-	now.runtime = (char *)"criu 5";
-	CHECK(saved_fits(&then, &now, &err) < 0 && strstr(err.msg, "criu 5"));
+	now.runtime = (char *)"criu 3.19";
+	CHECK(saved_fits(&then, &now, &err) < 0 && err.code == DEN_UNSUPPORTED && strstr(err.msg, "criu 3.19"));
+	now.runtime = (char *)"criu 5"; /* a newer one reads what an older one wrote */
+	CHECK(saved_fits(&then, &now, &err) == 0);
+	by.runtime = (char *)"criu 4.10";
+	now.runtime = (char *)"criu 4.9";
+	CHECK(saved_fits(&by, &now, &err) < 0);
+	now.runtime = (char *)"criu 4.10.1";
+	CHECK(saved_fits(&by, &now, &err) == 0);
+	by.runtime = (char *)"runsc 4";
+	CHECK(saved_fits(&by, &now, &err) < 0);
+	by.runtime = (char *)"unknown";
+	CHECK(saved_fits(&by, &now, &err) == 0);
 	now = then;
 	now.template = (char *)"host 2";
 	CHECK(saved_fits(&then, &now, &err) < 0 && strstr(err.msg, "template"));

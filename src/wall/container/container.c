@@ -250,6 +250,7 @@ const struct wall_ops wall_container = {
 	.oom_kills = container_oom_kills,
 	.pids_refused = container_pids_refused,
 	.memory = container_memory,
+	.runtime = container_runtime,
 	.save = container_save,
 	.load = container_load,
 	.outside = container_outside,

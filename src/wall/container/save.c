@@ -58,6 +58,17 @@ int container_memory(struct den_err *err)
 	return criu_version(version, err);
 }
 
+char *container_runtime(void)
+{
+	char version[24], *text;
+
+	if (criu_version(version, NULL) < 0)
+		return NULL;
+	text = mem_alloc(40);
+	snprintf(text, 40, "criu %s", version);
+	return text;
+}
+
 /* The box may have been started by an older den: which of those beside today's init it runs. */
 static int init_name(const struct plan *p, const struct stat *st, struct image_notes *ret, struct den_err *err)
 {
@@ -249,7 +260,7 @@ static int check(struct wall_box *b, const struct plan *p, struct den_err *err)
 		return -1;
 	if (n > PROCESSES_MAX)
 		return den_fail(err, DEN_LIMIT, 0, "the box has %zu processes; up to %d can be saved", n, PROCESSES_MAX);
-	return 0;
+	return vfork_none(b->cg, err);
 }
 
 static int hide_make(struct den_err *err)
