@@ -300,6 +300,31 @@ static int unpack_pages(const struct saved *v, struct den_err *err)
 	return saved_pages_read(v->lock, &r, names, v->dirfd, err);
 }
 
+/* Where there are no hard links, or no more of them, it is copied, and on disk. */
+static int copy_one(int from, int to, const char *name, struct den_err *err)
+{
+	auto_fd in = openat(from, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), out = -1;
+	ssize_t n;
+
+	if (in >= 0)
+		out = openat(to, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (out < 0)
+		return den_fail_sys(err, errno, "copy '%.60s'", name);
+	do
+		n = copy_file_range(in, NULL, out, NULL, 1U << 30, 0);
+	while (n > 0 || (n < 0 && errno == EINTR));
+	return n < 0 || fsync(out) < 0 ? den_fail_sys(err, errno, "copy '%.60s'", name) : 0;
+}
+
+static int link_one(int from, int to, const char *name, struct den_err *err)
+{
+	if (linkat(from, name, to, name, 0) == 0)
+		return 0;
+	if (errno == EPERM || errno == EMLINK || errno == EOPNOTSUPP)
+		return copy_one(from, to, name, err);
+	return den_fail_sys(err, errno, "link '%.60s'", name);
+}
+
 /* Beside those that are not packed, which are linked there. */
 static int unpack(struct saved *v, uint64_t n, struct den_err *err)
 {
@@ -317,8 +342,8 @@ static int unpack(struct saved *v, uint64_t n, struct den_err *err)
 
 		if (f->how == SAVED_WHOLE && unpack_file(v, f, err) < 0)
 			return -1;
-		if (f->how == SAVED_PLAIN && linkat(v->lock, f->name, v->dirfd, f->name, 0) < 0)
-			return den_fail_sys(err, errno, "link '%.60s'", f->name);
+		if (f->how == SAVED_PLAIN && link_one(v->lock, v->dirfd, f->name, err) < 0)
+			return -1;
 	}
 	return v->recipe[0] ? unpack_pages(v, err) : 0;
 }
@@ -354,11 +379,6 @@ int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct save
 }
 
 /* ---- the same for another box ---- */
-
-static int link_one(int from, int to, const char *name, struct den_err *err)
-{
-	return linkat(from, name, to, name, 0) < 0 ? den_fail_sys(err, errno, "link '%.60s'", name) : 0;
-}
 
 static int link_pages(const struct saved *v, int to, struct den_err *err)
 {

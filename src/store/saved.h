@@ -95,7 +95,7 @@ int saved_open(struct store *s, const struct box_id *id, uint64_t n, struct save
 /* Can they be loaded here? `now` says what would load them. -1: err says why not. */
 int saved_fits(const struct saved_about *then, const struct saved_about *now, struct den_err *err);
 /* Hashes, and compresses; what other checkpoints of the box have already is shared with them. Takes long; the caller
- * has answered. Does nothing to one that is being read. */
+ * has answered. One that is being read is packed when that is over, if it is within seconds; else it stays as it is. */
 int saved_seal(
 	struct store *s, const struct box_id *id, uint64_t n, bool pack, struct den_err *err);
 /* The same images under another box's number, sharing the bytes. */

@@ -3,7 +3,7 @@
  *
  * One at a time in a box, by a lock on its directory. Without the lock of the checkpoint itself: who wants to remove it
  * need not wait for this, and takes what is made of it along. Only while the one takes the other's place nobody may
- * read; who does is not kept waiting: then it stays as it is, with hashes.
+ * read; it is waited for a while until nobody does, then it stays as it is, with hashes.
  *
  * Packs and recipe are on disk, read back and compared; then the manifest that names them is, and then files that it
  * does not name are dropped. So kill -9 or a power cut at any point leaves the one or the other, and what is beside it
@@ -29,6 +29,8 @@
 #define LARGE 65536U /* files from here on are packed */
 #define LOOK_AT 64 /* checkpoints, for packs */
 #define FORGOTTEN_S 60
+#define ALONE_TRIES 100 /* whoever forks or rolls back to it just now is done in seconds */
+#define ALONE_NAP_NS 200000000L
 
 /* ---- what belongs to it ---- */
 
@@ -189,8 +191,11 @@ static int seal(struct saved *v, uint64_t n, bool pack, struct den_err *err)
 	pack = pack && !v->recipe[0] && make_pages(v, n, recipe, err) == 0;
 	if (hash_plain(v, !pack, &changed, err) < 0)
 		return -1;
-	if (pack)
+	for (int i = 0; pack && !alone && i < ALONE_TRIES; i++) {
+		if (i)
+			nanosleep(&(struct timespec){ .tv_nsec = ALONE_NAP_NS }, NULL);
 		alone = flock(v->lock, LOCK_EX | LOCK_NB) == 0;
+	}
 	if (!alone && flock(v->lock, LOCK_SH | LOCK_NB) < 0)
 		return den_fail(err, DEN_CONFLICT, 0, "it is being removed");
 	v->held = true;

@@ -2,10 +2,13 @@
 #include "test.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -531,5 +534,81 @@ TEST(saved_recipe_that_wants_what_a_pack_does_not_have_is_refused)
 	CHECK(saved_manifest_write(dir, &v, &err) == 0);
 	CHECK(!loads_of(s, &box, 1, &m, &err) && err.code == DEN_UNSUPPORTED &&
 		strstr(err.msg, "damaged"));
+	store_close(s);
+}
+
+/* Of what cannot be changed no link can be made, as on a file system without them. */
+static bool fix(struct store *s, uint64_t n, bool on)
+{
+	char path[96];
+	struct dirent *de;
+	bool done = true;
+	int fd;
+	DIR *d;
+
+	snprintf(path, sizeof(path), DIR_OF "%llu", (unsigned long long)n);
+	fd = openat(s->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	d = fdopendir(fd);
+	while ((de = readdir(d))) {
+		auto_fd file = openat(dirfd(d), de->d_name, O_RDONLY | O_CLOEXEC);
+		int flags = 0;
+
+		if (!strcmp(de->d_name, ".") || !strcmp(de->d_name, "..") ||
+			!strcmp(de->d_name, "manifest"))
+			continue;
+		done &= ioctl(file, FS_IOC_GETFLAGS, &flags) == 0;
+		flags = on ? flags | FS_IMMUTABLE_FL : flags & ~FS_IMMUTABLE_FL;
+		done &= ioctl(file, FS_IOC_SETFLAGS, &flags) == 0;
+	}
+	closedir(d);
+	return done;
+}
+
+TEST(saved_pages_stand_alone_where_there_are_no_links)
+{
+	struct store *s = open_state();
+	struct memory a, b;
+	struct den_err err;
+	bool right;
+
+	first(&a);
+	b = a;
+	b.version[7] = 2;
+	save(s, 1, &a, true);
+	if (!fix(s, 1, true)) {
+		(void)fix(s, 1, false);
+		SKIP("files cannot be made immutable here (root, and a file system that can)");
+	}
+	save(s, 2, &b, true);
+	right = count(s, 2, ".pack-", NULL) == 1 && loads(s, 2, &b) && loads(s, 1, &a) &&
+		saved_share(s, &box, 1, &other, 0, &err) == 0 && loads_of(s, &other, 0, &a, &err);
+	CHECK(fix(s, 1, false) && right); /* else the test's directory could not be removed */
+	saved_remove(s, &box, 1);
+	CHECK(loads(s, 2, &b) && loads_of(s, &other, 0, &a, &err));
+	store_close(s);
+}
+
+TEST(saved_that_is_being_read_is_packed_when_that_is_over)
+{
+	struct store *s = open_state();
+	auto_saved v = SAVED_NONE;
+	struct memory m;
+	struct den_err err;
+	pid_t pid;
+
+	first(&m);
+	save(s, 1, &m, false);
+	CHECK(saved_open(s, &box, 1, &v, &err) == 0);
+	pid = fork();
+	if (pid == 0) {
+		fd_close(&v.dirfd); /* they hold the reader's lock as well */
+		fd_close(&v.lock);
+		_exit(saved_seal(s, &box, 1, true, &err) < 0);
+	}
+	for (int i = 0; i < 200 && !count(s, 1, ".pages", NULL); i++)
+		usleep(20000);
+	CHECK(count(s, 1, "pages-", NULL) == 2); /* the reader's files are there */
+	saved_close(&v);
+	CHECK(waitpid(pid, NULL, 0) == pid && count(s, 1, "pages-", NULL) == 0 && loads(s, 1, &m));
 	store_close(s);
 }
