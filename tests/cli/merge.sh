@@ -349,7 +349,7 @@ test_bisect_names_the_turn_that_broke_it() {
 	want_rc 3
 	try den bisect bi
 	want_rc 2
-	is timeout "$(den bisect --quiet --timeout 300ms bi -- sh -c 'test -x /usr/bin/env || sleep 1000')" 7
+	is timeout "$(den bisect --quiet --timeout $((300 * ${DEN_TEST_SLOW:-1} * ${DEN_TEST_SLOW:-1}))ms bi -- sh -c 'test -x /usr/bin/env || sleep 1000')" 7
 	is "no fork stays" "$(boxes)" "$b"
 }
 
