@@ -31,7 +31,7 @@
 
 #define FOR_FORK "for a fork"
 #define PASSING_MS 60000 /* of images that a keeper which died had made for forks, and of those of pauses */
-#define PASSED_MS 1000
+#define PASSED_MS 50
 #define SEAL_FD 3
 #define DESCRIPTORS 64
 

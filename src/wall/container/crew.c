@@ -36,12 +36,33 @@ static int labour(void *count, size_t parts, crew_work work, void *user, int who
 	}
 }
 
-static void kid(pid_t parent, bool urgent)
+/* Begins on another processor than the one before: a scheduler that sees one of them asleep at the wrong moment lets two
+ * take turns on one processor, for longer than all of this takes. After that it is free to move. */
+static void spread(int who)
+{
+	cpu_set_t all, one;
+	int nth = 0;
+
+	if (sched_getaffinity(0, sizeof(all), &all) < 0)
+		return;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all) || nth++ != who % CPU_COUNT(&all))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (sched_setaffinity(0, sizeof(one), &one) == 0)
+			(void)sched_setaffinity(0, sizeof(all), &all);
+		return;
+	}
+}
+
+static void kid(pid_t parent, int who, bool urgent)
 {
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || getppid() != parent)
 		_exit(EINTR);
 	if (urgent)
 		setpriority(PRIO_PROCESS, 0, URGENT);
+	spread(who);
 }
 
 int crew_start(struct crew *c, size_t parts, int max, bool urgent, crew_work work, void *user, struct den_err *err)
@@ -60,7 +81,7 @@ int crew_start(struct crew *c, size_t parts, int max, bool urgent, crew_work wor
 		if (pid == 0) {
 			int r;
 
-			kid(own, urgent);
+			kid(own, c->n, urgent);
 			r = labour(c->count, parts, work, user, c->n);
 			_exit(MIN(r, ERRNO_MAX));
 		}
@@ -105,6 +126,7 @@ int crew_do(size_t parts, int max, crew_work work, void *user, const char *what,
 		(void)crew_wait(&c, what, NULL);
 		return -1;
 	}
+	spread(c.n);
 	sys = labour(c.count, parts, work, user, CREW_MAX - 1);
 	if (sys)
 		r = den_fail_sys(err, sys, "%s", what);
