@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,6 +263,16 @@ static void save_free(struct save *s)
 	free(s->w.runtime);
 }
 
+/* Others first: the box may be wanted again at once. Where the scheduler divides by sessions, a nice value counts within
+ * one alone, and this is how to say it for all of it. */
+static void step_back(void)
+{
+	setpriority(PRIO_PROCESS, 0, 19);
+	setsid();
+	(void)file_write_at(AT_FDCWD, "/proc/self/autogroup", "19", NULL);
+	sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 });
+}
+
 /* Hashes and compresses what was saved, when whoever waits has been told. Nobody waits for it. */
 static void seal_later(struct keeper *k, uint64_t number, bool pack)
 {
@@ -272,7 +283,7 @@ static void seal_later(struct keeper *k, uint64_t number, bool pack)
 		if (fork() != 0) /* it is nobody's child: nobody has to reap it */
 			_exit(0);
 		prctl(PR_SET_NAME, "den-job", 0, 0, 0);
-		setpriority(PRIO_PROCESS, 0, 19);
+		step_back();
 		/* what it inherits would keep locks and connections from ending */
 		if (dup2(k->store->fd, SEAL_FD) < 0)
 			_exit(1);
