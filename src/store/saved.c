@@ -328,6 +328,7 @@ static int link_one(int from, int to, const char *name, struct den_err *err)
 /* Beside those that are not packed, which are linked there. */
 static int unpack(struct saved *v, uint64_t n, struct den_err *err)
 {
+	struct stat here, there;
 	char path[96];
 
 	snprintf(path, sizeof(path), SAVED_DIR "/%s/.%llu.%d", v->id.s, (unsigned long long)n,
@@ -337,6 +338,11 @@ static int unpack(struct saved *v, uint64_t n, struct den_err *err)
 		return den_fail_sys(err, errno, "make '%s'", path);
 	v->unpacked = mem_strdup(path);
 	v->dirfd = saved_open_dir(v->s->fd, path);
+	/* who removes all of the box's must not take it away under whoever loads it */
+	if (v->dirfd < 0 || flock(v->dirfd, LOCK_SH | LOCK_NB) < 0 || fstat(v->dirfd, &here) < 0 ||
+		fstatat(v->s->fd, path, &there, AT_SYMLINK_NOFOLLOW) < 0 || here.st_ino != there.st_ino)
+		return den_fail(err, DEN_NOT_FOUND, errno, "checkpoint %llu of %s was just removed", (unsigned long long)n,
+			v->id.s);
 	for (size_t i = 0; i < v->n_files; i++) {
 		struct saved_file *f = &v->files[i];
 

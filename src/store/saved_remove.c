@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fd.h"
@@ -14,6 +15,8 @@
 #include "saved_manifest.h"
 
 #define GONE ".gone"
+#define WAIT_NS 10000000L
+#define WAIT_TRIES 100
 
 static bool remove_alone(struct store *s, const char *path)
 {
@@ -32,13 +35,18 @@ static bool remove_alone(struct store *s, const char *path)
 /* Who reads it goes on with what it has open, under another name that says what is to become of it. Who has had the
  * lock, to read or to remove, looks for such names when it has let go of it (saved_sweep_box()): so either that one
  * finds it, or the lock was free when it was renamed. */
-static void remove_at(struct store *s, const char *dir, const char *name)
+static void remove_at(struct store *s, const char *dir, const char *name, int *tries)
 {
 	char path[400], gone[400];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	if (remove_alone(s, path) || name[0] == '.')
 		return;
+	for (; tries && *tries > 0; --*tries) { /* who seals it is done in a moment */
+		nanosleep(&(struct timespec){ .tv_nsec = WAIT_NS }, NULL);
+		if (remove_alone(s, path))
+			return;
+	}
 	snprintf(gone, sizeof(gone), "%s/.%s" GONE, dir, name);
 	(void)remove_alone(s, gone);
 	(void)renameat(s->fd, path, s->fd, gone);
@@ -101,13 +109,14 @@ void saved_remove(struct store *s, const struct box_id *id, uint64_t n)
 
 	snprintf(dir, sizeof(dir), SAVED_DIR "/%s", id->s);
 	snprintf(name, sizeof(name), "%llu", (unsigned long long)n);
-	remove_at(s, dir, name);
+	remove_at(s, dir, name, NULL);
 	saved_sweep_box(s, id);
 }
 
 void saved_remove_but(
 	struct store *s, const struct box_id *id, bool (*keep)(uint64_t n, void *user), void *user)
 {
+	int tries = WAIT_TRIES; /* for all of them together; the box is gone: nobody else waits for this */
 	struct dirent *de;
 	char dir[64];
 	DIR *d = open_box(s, id, dir);
@@ -119,7 +128,7 @@ void saved_remove_but(
 			(keep && (parse_u64(de->d_name, 0, INT64_MAX, &n, NULL) < 0 ||
 					 keep(n, user))))
 			continue;
-		remove_at(s, dir, de->d_name);
+		remove_at(s, dir, de->d_name, keep ? NULL : &tries);
 	}
 	if (d)
 		closedir(d);

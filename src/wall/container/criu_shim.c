@@ -70,7 +70,7 @@ static unsigned long shown_pid; /* whose pages CRIU is looking at */
 /* Where the kernel writes by itself, as soon as a thread has told it: that must be CRIU's, who does it in order. CRIU asks
  * for these of all threads of a process, and then looks at its pages. */
 static unsigned long rseqs[RSEQ_MAX];
-static int n_rseqs, rseqs_used;
+static int n_rseqs, rseqs_used, too_many;
 
 static void looks_at(int fd)
 {
@@ -114,8 +114,10 @@ long ptrace(enum __ptrace_request request, ...)
 	rseq = data;
 	if (rseqs_used)
 		n_rseqs = rseqs_used = 0;
-	if (n_rseqs == RSEQ_MAX) /* more threads than any box may have */
-		_exit(CRIU_EXIT_ENTER);
+	if (n_rseqs == RSEQ_MAX) { /* more threads than any box may have */
+		errno = ENOMEM;
+		return -1;
+	}
 	if (rseq->pointer)
 		rseqs[n_rseqs++] = rseq->pointer & ~(PAGE - 1);
 	return r;
@@ -140,15 +142,17 @@ static void tell(struct told *t, unsigned long start, unsigned long end, unsigne
 /* Of a region in a hidden range: what must be CRIU's all the same. */
 static void tell_kept(struct told *t, unsigned long start, unsigned long end, unsigned long categories)
 {
-	for (unsigned long next; start < end; start = next + PAGE) {
+	for (unsigned long next; start < end && !t->end; start = next + PAGE) {
 		next = end;
 		for (int i = 0; i < n_rseqs; i++)
 			if (rseqs[i] >= start && rseqs[i] < next)
 				next = rseqs[i];
 		if (next == end)
 			return;
-		if (hidden->n_kept == HIDE_KEPT_MAX)
-			_exit(CRIU_EXIT_ENTER);
+		if (hidden->n_kept == HIDE_KEPT_MAX) {
+			too_many = 1;
+			return;
+		}
 		hidden->kept[hidden->n_kept++] = (struct hide_page){ shown_pid, next };
 		tell(t, next, next + PAGE, categories);
 	}
@@ -187,6 +191,10 @@ static int hide_pages(struct scan_arg *a, int n)
 		a->walk_end = t.end;
 	memcpy(v, t.v, t.n * sizeof(*v));
 	hidden->used = 1;
+	if (too_many) { /* CRIU takes its code out of the programs again, and gives up */
+		errno = ENOMEM;
+		return -1;
+	}
 	return (int)t.n;
 }
 
@@ -194,10 +202,12 @@ static int hide_pages(struct scan_arg *a, int n)
 static int is_hidden(const struct scan_arg *a)
 {
 	for (unsigned i = 0; i < hidden->n_ranges; i++) {
-		const struct hide_range *h = &hidden->ranges[i];
+		struct hide_range *h = &hidden->ranges[i];
 
-		if (h->pid == shown_pid && h->start <= a->start && a->end <= h->end)
+		if (h->pid == shown_pid && h->start <= a->start && a->end <= h->end) {
+			h->asked = 1; /* of one that is so large CRIU asks by itself */
 			return 1;
+		}
 	}
 	return 0;
 }

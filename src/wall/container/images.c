@@ -117,11 +117,14 @@ int64_t images_frozen_ns(int dirfd)
 			       pb_find_u64(dump.p, dump.n, STATS_FROZEN, 0));
 }
 
+/* Versions of the notes: who does not know of pages would load such images with zeros. */
+enum { WITHOUT_PAGES = 1, WITH_PAGES = 2 };
+
 int images_notes_write(int dirfd, const struct image_notes *n, struct den_err *err)
 {
 	auto_buf b = { 0 };
 
-	buf_addf(&b, "1 %s %s %d %d\n", n->init_key, n->init_file, n->routes, n->ipc);
+	buf_addf(&b, "%d %s %s %d %d\n", n->pages ? WITH_PAGES : WITHOUT_PAGES, n->init_key, n->init_file, n->routes, n->ipc);
 	buf_add(&b, n->groups.p, n->groups.len);
 	return file_replace_at(dirfd, "den-notes", b.p, b.len, 0600, err);
 }
@@ -137,8 +140,9 @@ int images_notes_read(int dirfd, struct image_notes *ret, struct den_err *err)
 	if (fd_read_all(fd, SMALL_MAX, &text, NULL, err) < 0)
 		return den_wrap(err, "images");
 	if (sscanf(text, "%d %63s %127s %d %d\n%n", &version, ret->init_key, ret->init_file, &routes, &ipc, &used) != 5 ||
-		version != 1 || strchr(ret->init_file, '/') || ret->init_file[0] == '.')
+		(version != WITHOUT_PAGES && version != WITH_PAGES) || strchr(ret->init_file, '/') || ret->init_file[0] == '.')
 		return den_fail(err, DEN_INVALID, 0, "these images were made by another version of den");
+	ret->pages = version == WITH_PAGES;
 	ret->routes = routes;
 	ret->ipc = ipc;
 	buf_addstr(&ret->groups, text + used);

@@ -36,6 +36,7 @@ struct image_notes {
 	char init_file[128]; /* its name, beside the one of today */
 	bool routes;	     /* sockets have addresses that are the box's by a route alone */
 	bool ipc;	     /* CRIU makes the ipc namespace, too: something was in it */
+	bool pages;	     /* there is memory that CRIU was told nothing of, see pages.h */
 	struct buf groups;   /* see groups.h */
 };
 int images_notes_write(int dirfd, const struct image_notes *n, struct den_err *err);

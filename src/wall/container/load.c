@@ -221,7 +221,7 @@ static int load_rest(struct load *d, struct den_err *err)
 	int r = crew_start(&groups, 1, 1, false, restore_groups, d, err); /* the kernel lets it wait: meanwhile */
 
 	if (r == 0)
-		r = pages_load(d->cg, d->images, err);
+		r = pages_load(d->cg, d->images, d->notes.pages, err);
 	return crew_wait(&groups, "put processes into the groups of their execs", r == 0 ? err : NULL) < 0 ? -1 : r;
 }
 

@@ -11,6 +11,7 @@
 
 struct hide_range {
 	uint64_t pid, start, end; /* pid: as the box has it */
+	uint64_t asked;		  /* CRIU wanted to know: else its content is not to be kept (MAP_DROPPABLE) */
 };
 
 struct hide_page {

@@ -143,7 +143,7 @@ static int fill_part(void *user, size_t part, int who)
 	return r;
 }
 
-int pages_load(struct cgroup *cg, int dirfd, struct den_err *err)
+int pages_load(struct cgroup *cg, int dirfd, bool needed, struct den_err *err)
 {
 	struct loading l = { 0 };
 	int r;
@@ -151,7 +151,7 @@ int pages_load(struct cgroup *cg, int dirfd, struct den_err *err)
 	if (pages_table_read(dirfd, &l.v, &l.n, err) < 0)
 		return -1;
 	if (!l.n)
-		return 0;
+		return needed ? damaged(err) : 0;
 	l.parts = pages_parts(l.v, l.n, &l.n_parts);
 	r = find_hosts(&l, cg, err) < 0 || map_files(&l, dirfd, err) < 0
 		    ? -1

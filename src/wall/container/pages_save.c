@@ -16,7 +16,8 @@
 #include "status.h"
 
 #define MAPS_MAX (16U << 20)
-#define SPAN_MIN (1U << 20)	   /* bytes of addresses that are worth it */
+#define SPANS_MAX (1U << 20) /* of all processes together */
+#define SPAN_MIN (2U << 20)	   /* bytes of addresses that are worth it, and that CRIU asks for by themselves */
 #define SPAN_PAGES_MIN 64	   /* and pages in them */
 #define ALL_PAGES_MIN 1024	   /* and in all of the box */
 #define PIECES_MAX (1U << 16)
@@ -70,7 +71,7 @@ static bool take_line(const char *line, struct span *ret)
 	return true;
 }
 
-static int read_spans(struct proc *p, struct den_err *err)
+static int read_spans(struct proc *p, size_t *all, struct den_err *err)
 {
 	auto_free char *text = NULL;
 	char path[48];
@@ -87,6 +88,8 @@ static int read_spans(struct proc *p, struct den_err *err)
 		*end = '\0';
 		if (!take_line(line, &s))
 			continue;
+		if (++*all > SPANS_MAX)
+			return den_fail(err, DEN_LIMIT, 0, "there are too many mappings");
 		if (p->n % 64 == 0)
 			p->v = mem_realloc(p->v, (p->n + 64) * sizeof(*p->v));
 		p->v[p->n++] = s;
@@ -113,7 +116,7 @@ static int read_procs(struct pages *p, struct cgroup *cg, struct den_err *err)
 {
 	auto_free pid_t *pids = NULL;
 	struct status st;
-	size_t n;
+	size_t n, all = 0;
 
 	if (cgroup_pids(cg, &pids, &n, err) < 0)
 		return -1;
@@ -125,7 +128,7 @@ static int read_procs(struct pages *p, struct cgroup *cg, struct den_err *err)
 			continue;
 		*q = (struct proc){ .pid = pids[i], .parent = st.parent, .inner = (uint32_t)st.inner };
 		p->n_procs++;
-		if (read_spans(q, err) < 0)
+		if (read_spans(q, &all, err) < 0)
 			return -1;
 	}
 	for (size_t i = 0; i < p->n_procs; i++)
@@ -273,6 +276,7 @@ static struct pages *pages_new(int dirfd)
 int pages_begin(struct cgroup *cg, int dirfd, int memfd, struct pages **ret, struct den_err *err)
 {
 	struct pages *p = pages_new(dirfd);
+	struct den_err why;
 
 	*ret = NULL;
 	p->hide = mmap(NULL, sizeof(*p->hide), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
@@ -280,8 +284,10 @@ int pages_begin(struct cgroup *cg, int dirfd, int memfd, struct pages **ret, str
 		den_fail_sys(err, errno, "memory");
 		goto fail;
 	}
-	if (read_procs(p, cg, err) < 0)
-		goto fail;
+	if (read_procs(p, cg, &why) < 0) { /* then all of it is CRIU's */
+		pages_free(p);
+		return 0;
+	}
 	for (size_t i = 0; i < p->n_procs; i++)
 		take_proc(p, &p->procs[i]);
 	if (p->all < ALL_PAGES_MIN) {
@@ -316,6 +322,28 @@ static void drop_files(int dirfd)
 	}
 }
 
+static bool is_asked(const struct hide *h, const struct piece *v)
+{
+	for (uint32_t i = 0; i < h->n_ranges; i++)
+		if (h->ranges[i].pid == v->pid && h->ranges[i].start <= v->start && v->start < h->ranges[i].end)
+			return h->ranges[i].asked;
+	return false;
+}
+
+/* What CRIU does not keep of a process comes back empty: so it shall be with us. */
+static void leave_unasked(struct pages *p)
+{
+	bool all = true;
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < p->hide->n_ranges; i++)
+		all &= p->hide->ranges[i].asked;
+	for (size_t i = 0; !all && i < p->n; i++)
+		if (is_asked(p->hide, &p->v[i]))
+			p->v[n++] = p->v[i];
+	p->n = all ? p->n : n;
+}
+
 int pages_end(struct pages *p, struct den_err *err)
 {
 	auto_free struct piece *all = NULL;
@@ -325,6 +353,7 @@ int pages_end(struct pages *p, struct den_err *err)
 		drop_files(p->dirfd);
 		return 0;
 	}
+	leave_unasked(p);
 	all = pages_leave_out(p->v, p->n, p->hide->kept, MIN(p->hide->n_kept, HIDE_KEPT_MAX), &n);
 	return n ? pages_table_write(p->dirfd, all, n, err) : (drop_files(p->dirfd), 0);
 }

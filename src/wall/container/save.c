@@ -322,6 +322,7 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 		r = images_adopt(s->dirfd, notes.ipc, err);
 	if (r == 0)
 		r = images_mend(s->dirfd, &v.semaphores, err);
+	notes.pages = faccessat(s->dirfd, PAGES_FILE, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 	if (r == 0)
 		r = images_notes_write(s->dirfd, &notes, err);
 	buf_free(&notes.groups);

@@ -76,13 +76,14 @@ static int look(struct cgroup *cg, pid_t *ret, struct den_err *err)
 int vfork_none(struct cgroup *cg, struct den_err *err)
 {
 	char path[40], name[64] = "";
-	pid_t who = 0;
+	pid_t who = 0, before = 0;
 
 	for (int i = 0; i < TRIES; i++) {
 		if (look(cg, &who, err) < 0)
 			return -1;
-		if (!who)
+		if (!who || (before && who != before)) /* another one: they do not wait for long */
 			return 0;
+		before = who;
 		nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
 	}
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)who);
