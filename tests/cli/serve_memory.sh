@@ -36,6 +36,21 @@ test_v1_keeps_programs_on_disk() {
 	CAN_SAVE=1 SERVER_PID=$(server_pid) /usr/bin/python3 "$TESTS/serve/v1.py" pause_to_disk full_checkpoints_and_forks idle_goes_to_disk baked_templates
 }
 
+# build_from TEMPLATE: a build, to its end; its status is the last answer
+build_from() {
+	local id
+	build_over() {
+		api GET "/templates/from-it/builds/$id/status" -H "X-API-Key: $KEY"
+		[[ $(j 'v["status"]') == @(error|ready) ]]
+	}
+	api_json POST /v3/templates '{"name":"from-it"}' -H "X-API-Key: $KEY"
+	want_code 202
+	id=$(j 'v["buildID"]')
+	api_json POST "/v2/templates/from-it/builds/$id" "{\"fromTemplate\":\"$1\"}" -H "X-API-Key: $KEY"
+	want_code 202
+	soon 60 build_over || fail "the build does not end: $out"
+}
+
 #@ root timeout=180
 test_templates_with_programs_are_their_organisations_alone() {
 	local box
@@ -64,7 +79,20 @@ test_templates_with_programs_are_their_organisations_alone() {
 	[[ $out == *files* && $out != *running* ]] || fail "programs of others are seen: $out"
 	api_json POST /v1/boxes '{"template":"files"}'
 	want_code 201
+	# nor as what a build begins with
+	build_from running
+	[ "$(j 'v["status"]')" = error ] && want_out_has "'running' not found"
+	[[ $out != *FROM* ]] || fail "a box was made of programs of others: $out"
+	# what an admin has found under the name is not found by others
+	KEY=$(new_key --org theirs --scope admin)
+	api_json POST /sandboxes '{"templateID":"running"}' -H "X-API-Key: $KEY"
+	want_code 201
+	KEY=$(new_key --org theirs)
+	api_json POST /sandboxes '{"templateID":"running"}' -H "X-API-Key: $KEY"
+	want_code 404
 	KEY=$(new_key) # of "default"
+	build_from running
+	want_out_has FROM
 	api_json POST /v1/boxes '{"template":"running","name":"named"}'
 	want_code 201
 	den rm --force named

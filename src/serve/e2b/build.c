@@ -47,6 +47,8 @@ void build_free(struct build *b)
 
 /* ---- what it is from ---- */
 
+static const struct who everybody = { .org = "default" };
+
 /* Images that stand for templates which every server has. */
 static const struct {
 	const char *image, *name;
@@ -84,14 +86,27 @@ static int registry_check(const struct who *w, const char *image, struct den_err
 	return 0;
 }
 
+/* Of a template that everybody has: what runs in it, and its memory, are its own organisation's. */
+static int from_shared(struct build *b, const char *id, const char *stored, char **ret,
+	struct den_err *err)
+{
+	bool may = b->who.admin || !strcmp(b->who.org, everybody.org);
+	struct den_template *t;
+
+	if (den_template_get(b->den, stored, &t, err) < 0)
+		return -1;
+	*ret = t->files ? mem_strdup(t->files) : t->baked && !may ? NULL : mem_strdup(stored);
+	den_templates_free(t, 1);
+	return *ret ? 0 : den_fail(err, DEN_NOT_FOUND, 0, "template '%.100s' not found", id);
+}
+
 static int from_image(struct build *b, const char *image, char **ret, struct den_err *err)
 {
 	struct den_template *t;
-	auto_free char *name = NULL;
+	auto_free char *name = NULL, *same = known_image(image);
 
-	*ret = known_image(image);
-	if (*ret)
-		return 0;
+	if (same)
+		return from_shared(b, image, same, ret, err);
 	if (json_is_object(json_object_get(b->body, "fromImageRegistry")))
 		return den_fail(err, DEN_UNSUPPORTED, 0,
 			"fromImageRegistry: pull the image with 'den template pull' on the server, "
@@ -114,7 +129,6 @@ static int from_image(struct build *b, const char *image, char **ret, struct den
 
 static int from_template(struct build *b, const char *id, char **ret, struct den_err *err)
 {
-	static const struct who everybody = { .org = "default" };
 	auto_free char *own = NULL, *shared = NULL;
 	struct den_template *t;
 
@@ -123,12 +137,9 @@ static int from_template(struct build *b, const char *id, char **ret, struct den
 	if (e2b_template_stored(&b->who, id, NULL, &own, err) < 0 ||
 		e2b_template_stored(&everybody, id, NULL, &shared, err) < 0)
 		return -1;
-	if (den_template_get(b->den, own, &t, err) == 0)
-		*ret = t->files ? mem_strdup(t->files) : mem_take(&own); /* steps are for files */
-	else if (err->code == DEN_NOT_FOUND && den_template_get(b->den, shared, &t, err) == 0)
-		*ret = t->files ? mem_strdup(t->files) : mem_take(&shared);
-	else
-		return -1;
+	if (den_template_get(b->den, own, &t, err) < 0)
+		return err->code == DEN_NOT_FOUND ? from_shared(b, id, shared, ret, err) : -1;
+	*ret = t->files ? mem_strdup(t->files) : mem_take(&own); /* steps are for files */
 	den_templates_free(t, 1);
 	return 0;
 }
