@@ -10,9 +10,11 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -28,6 +30,10 @@
 #define AGAIN_MS 200 /* the gate that had the port may just be ending */
 #define AGAIN_MAX 50
 #define REST_MS 2000 /* a box that could not be resumed */
+#define WAKING_MAX 4 /* boxes that come back at a time: whoever connects to many does not take the machine */
+#define WAKE_MS 120000 /* a resume that hangs does not keep its place */
+#define AWAY_MAX 512 /* sent away at a time: others are waited for too */
+#define NAP_MS 200 /* no descriptor is free */
 
 struct held {
 	struct held *next;
@@ -39,13 +45,23 @@ struct held {
 	} ports[WAKER_PORTS];
 	unsigned tries;
 	int64_t again_ns, rest_ns; /* 0: nothing is due */
-	pid_t waking;
+	bool looked; /* its ports are among those of this turn's poll */
+	pid_t woken_by; /* nobody has said since that it is on disk */
+};
+
+/* Its box may be held anew, or not at all, before it ends. */
+struct waking {
+	struct box_id id;
+	pid_t pid; /* 0: a free place */
+	int64_t until_ns; /* 0: it was killed */
 };
 
 static struct {
 	const char *state, *den;
 	int fd, sock, sig;
 	struct held *all;
+	struct waking waking[WAKING_MAX];
+	struct rlimit files; /* as it was, for those it starts */
 } w;
 
 /* ---- ports ---- */
@@ -106,10 +122,10 @@ static void drop(struct held **p)
 
 static void hold(const struct waker_message *m)
 {
-	struct held *h;
+	struct held **old = find(m->id), *h = mem_new(struct held);
 
-	drop(find(m->id));
-	h = mem_new(struct held);
+	h->rest_ns = *old ? (*old)->rest_ns : 0;
+	drop(old);
 	if (box_id_parse(m->id, &h->id, NULL) < 0) {
 		free(h);
 		return;
@@ -165,6 +181,8 @@ static void on_keeper(void)
 	struct ucred who;
 	socklen_t n = sizeof(who);
 
+	if (fd < 0 && (errno == EMFILE || errno == ENFILE)) /* it would be asked for at once again */
+		nanosleep(&(struct timespec){ .tv_nsec = NAP_MS * NS_PER_MS }, NULL);
 	if (fd < 0 || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) < 0 || who.uid != geteuid())
 		return;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
@@ -182,54 +200,105 @@ static void on_keeper(void)
 
 /* ---- waking ---- */
 
-static void wake(struct held *h)
+static struct waking *waking_free(void)
+{
+	for (size_t i = 0; i < WAKING_MAX; i++)
+		if (!w.waking[i].pid)
+			return &w.waking[i];
+	return NULL;
+}
+
+static bool is_waking(const struct held *h)
+{
+	for (size_t i = 0; i < WAKING_MAX; i++)
+		if (w.waking[i].pid && !strcmp(w.waking[i].id.s, h->id.s))
+			return true;
+	return false;
+}
+
+/* Kills those that hang; when the next is due. */
+static int64_t waking_due(int64_t now)
+{
+	int64_t due = INT64_MAX;
+
+	for (size_t i = 0; i < WAKING_MAX; i++) {
+		struct waking *a = &w.waking[i];
+
+		if (!a->pid || !a->until_ns)
+			continue;
+		if (a->until_ns <= now) {
+			log_line("warn", "waker", "the resume of %s hangs: it is ended", a->id.s);
+			kill(a->pid, SIGKILL);
+			a->until_ns = 0;
+		} else {
+			due = MIN(due, a->until_ns);
+		}
+	}
+	return due;
+}
+
+static void wake(struct held *h, struct waking *place)
 {
 	char *const argv[] = { (char *)"den", (char *)"resume", (char *)"--quiet",
 		(char *)"--state", (char *)w.state, h->id.s, NULL };
 
-	h->waking = fork();
-	if (h->waking == 0) {
+	pid_t pid = fork();
+
+	if (pid == 0) {
 		sigset_t none;
 		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
+		if (w.files.rlim_max)
+			setrlimit(RLIMIT_NOFILE, &w.files);
 		if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0)
 			_exit(127);
 		execv(w.den, argv);
 		_exit(127);
 	}
-	if (h->waking < 0) {
-		h->waking = 0;
+	if (pid < 0) {
 		h->rest_ns = clock_mono_ns() + REST_MS * NS_PER_MS;
+		return;
 	}
+	h->woken_by = pid;
+	*place = (struct waking){
+		.id = h->id, .pid = pid, .until_ns = clock_mono_ns() + WAKE_MS * NS_PER_MS
+	};
 }
 
-/* Who waited is told that it came to nothing. */
+/* Who waited is told that it came to nothing. Whoever is left is, after the rest and another attempt. */
 static void send_away(struct held *h)
 {
+	unsigned n = 0;
+
 	for (uint32_t i = 0; i < h->n; i++) {
 		int fd;
 
-		while (h->ports[i].fd >= 0 &&
-			(fd = accept4(h->ports[i].fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+		while (n < AWAY_MAX && h->ports[i].fd >= 0 &&
+			(fd = accept4(h->ports[i].fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
 			close(fd);
+			n++;
+		}
 	}
 }
 
 /* Its keeper has taken the ports, or it did not come back. */
-static void woken(struct held **p, int status)
+static void woken(struct held **p, pid_t pid, int status)
 {
 	struct held *h = *p;
 	auto_fd dir = -1;
 
-	h->waking = 0;
-	if (place_box(w.fd, &h->id, &dir, NULL) < 0 ||
-		(WIFEXITED(status) &&
-			(WEXITSTATUS(status) == 0 ||
-				WEXITSTATUS(status) == err_exit_status(DEN_CONFLICT) ||
-				WEXITSTATUS(status) == err_exit_status(DEN_NOT_FOUND)))) {
-		drop(p); /* gone, or running: whoever brought it up before we held them has others */
+	if (!h)
+		return;
+	if (place_box(w.fd, &h->id, &dir, NULL) < 0) {
+		drop(p); /* gone; what else is not found is missing of a box that is there */
+		return;
+	}
+	if (WIFEXITED(status) &&
+		(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == err_exit_status(DEN_CONFLICT))) {
+		if (h->woken_by == pid) /* else it is on disk again */
+			drop(p); /* running: whoever brought it up before we held them has others */
 		return;
 	}
 	log_line("warn", "waker", "%s could not be resumed for who connected to its port", h->id.s);
@@ -246,9 +315,10 @@ static void on_child(void)
 	while (read(w.sig, &si, sizeof(si)) == sizeof(si))
 		;
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
-		for (struct held **p = &w.all; *p; p = &(*p)->next)
-			if ((*p)->waking == pid) {
-				woken(p, status);
+		for (size_t i = 0; i < WAKING_MAX; i++)
+			if (w.waking[i].pid == pid) {
+				w.waking[i].pid = 0;
+				woken(find(w.waking[i].id.s), pid, status);
 				break;
 			}
 }
@@ -318,7 +388,7 @@ static int64_t turn(void)
 {
 	static struct pollfd *list;
 	static size_t room;
-	int64_t now = clock_mono_ns(), due = INT64_MAX;
+	int64_t now = clock_mono_ns(), due = waking_due(now);
 	size_t n = 2, want = 2;
 
 	for (struct held *h = w.all; h; h = h->next)
@@ -336,24 +406,28 @@ static int64_t turn(void)
 			h->rest_ns = 0;
 		due = MIN(due, MIN(h->again_ns ? h->again_ns : INT64_MAX,
 				       h->rest_ns ? h->rest_ns : INT64_MAX));
-		for (uint32_t i = 0; i < h->n && !h->waking && !h->rest_ns; i++)
+		/* while as many come back as may, the end of one is waited for */
+		h->looked = waking_free() && !h->rest_ns && !is_waking(h);
+		for (uint32_t i = 0; i < h->n && h->looked; i++)
 			list[n++] = (struct pollfd){ .fd = h->ports[i].fd, .events = POLLIN };
 	}
 	if (poll(list, n, due == INT64_MAX ? -1 : (int)MAX((due - now) / NS_PER_MS + 1, 1)) < 0)
 		return errno == EINTR ? 0 : -1;
 	n = 2;
 	for (struct held *h = w.all; h; h = h->next) {
-		bool asked = false, looked = !h->waking && !h->rest_ns;
+		struct waking *place = waking_free();
+		bool asked = false;
 
-		for (uint32_t i = 0; i < h->n && looked; i++)
+		for (uint32_t i = 0; i < h->n && h->looked; i++)
 			asked |= (list[n++].revents & POLLIN) != 0;
-		if (asked)
-			wake(h);
+		if (asked && place)
+			wake(h, place);
 	}
-	if (list[1].revents)
-		on_child();
+	/* a keeper whose box did not come back says so before the one that asked it ends */
 	if (list[0].revents)
 		on_keeper();
+	else if (list[1].revents)
+		on_child();
 	return 0;
 }
 
@@ -365,6 +439,11 @@ int waker_run(const char *state, const char *den)
 	fd_close_from(3);
 	w.state = state;
 	w.den = den;
+	if (getrlimit(RLIMIT_NOFILE, &w.files) == 0) {
+		struct rlimit all = { w.files.rlim_max, w.files.rlim_max };
+
+		setrlimit(RLIMIT_NOFILE, &all);
+	}
 	if (start(&err) < 0) {
 		log_line("error", "waker", "%s", err.msg);
 		return 1;

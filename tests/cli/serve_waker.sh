@@ -99,3 +99,75 @@ test_box_that_cannot_come_back_sends_away_who_connected() {
 	is 'it is on disk' "$(state_of "$b")" paused
 	den rm -f "$b"
 }
+
+could_not() {
+	grep -c 'could not be resumed' "$TMP/serve.log" || true
+}
+
+#@ root timeout=180
+test_box_that_cannot_come_back_rests_before_it_is_tried_again() {
+	local b
+	can_save
+	serve_start
+	b=$(den create)
+	counting "$b"
+	den pause --disk "$b" >/dev/null
+	mv "$DEN_STATE/memory/$b" "$TMP/away"
+	# each is sent away in turn, or waits for the next attempt: never one attempt for each
+	for _ in 1 2 3 4 5 6; do
+		curl -sS -m 0.3 "$URL_OF" 2>/dev/null && fail 'it answered'
+	done
+	said() { [ "$(could_not)" -ge 1 ]; }
+	soon 10 said || fail "nothing is said: $(serve_log)"
+	[ "$(could_not)" -le 2 ] || fail "tried $(could_not) times: $(serve_log)"
+	mv "$TMP/away" "$DEN_STATE/memory/$b"
+	is 'whole again, it wakes' "$(ask | grep -c '^[0-9]')" 1
+	den rm -f "$b"
+}
+
+#@ root timeout=180
+test_few_boxes_are_woken_at_a_time() {
+	local waker b ports=() all=()
+	serve_start
+	waker=$(pgrep -P "$SERVE_PID" -x den-waker)
+	for _ in 1 2 3 4 5 6; do
+		b=$(den create)
+		ports+=("$(den port "$b" 3000 | sed 's/.*:\([0-9]*\).*/\1/')")
+		den hibernate "$b"
+		all+=("$b")
+	done
+	# all are asked for at once; how many resumes are there at a time?
+	is 'at a time' "$(/usr/bin/python3 - "$waker" "${ports[@]}" <<'P'
+import os, signal, socket, sys, time
+waker = int(sys.argv[1])
+os.kill(waker, signal.SIGSTOP)
+held = [socket.create_connection(("127.0.0.1", int(p)), 5) for p in sys.argv[2:]]
+os.kill(waker, signal.SIGCONT)
+most, quiet, until = 0, 0, time.monotonic() + 60
+while time.monotonic() < until and quiet < 500:
+    with open(f"/proc/{waker}/task/{waker}/children") as f:
+        n = len(f.read().split())
+    most, quiet = max(most, n), 0 if n else quiet + 1
+    time.sleep(0.002)
+print(most)
+P
+)" 4
+	for b in "${all[@]}"; do
+		soon 20 is_state "$b" running || fail "$b was not woken"
+	done
+}
+
+#@ root timeout=180
+test_port_of_a_box_stopped_on_disk_is_not_held() {
+	local b
+	serve_start
+	b=$(den create)
+	URL_OF=$(den port "$b" 3000)
+	den hibernate "$b"
+	is 'on disk' "$(state_of "$b")" paused
+	den stop "$b" >/dev/null
+	soon 10 refused || fail 'the port of a stopped box is held'
+	not held || fail 'somebody listens for a stopped box'
+	is 'it stays stopped' "$(state_of "$b")" stopped
+	den rm -f "$b"
+}
