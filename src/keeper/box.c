@@ -125,6 +125,7 @@ static int stop_on_disk(struct keeper *k, struct den_err *err)
 		i->stopped_ms = was.stopped_ms;
 		return -1;
 	}
+	waker_drop(k);
 	kexec_box_down(k);
 	feed_state(k, "box.stopped");
 	answer_waiting(k);

@@ -31,7 +31,7 @@ static int say(struct keeper *k, uint32_t op, struct waker_message *m, int *ret)
 		m->ports[m->n].in = (uint16_t)in;
 		m->ports[m->n++].out = (uint16_t)out;
 	}
-	if (!m->n || place_connect(k->store->fd, WAKER_SOCK, &fd, &ignored) < 0)
+	if ((!m->n && op != WAKER_DROP) || place_connect(k->store->fd, WAKER_SOCK, &fd, &ignored) < 0)
 		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
