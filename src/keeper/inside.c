@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "keeper.h"
 
 #define TELL_MS 2000
 #define PS_MAX 2000
+#define SILENT_S 60 /* who did not answer is left alone: everybody else waits meanwhile */
 
 enum { HAS_PIDS = 1 << 5, HAS_PIDS_MAX = 1 << 6 }; /* of box_stats.has */
 
@@ -57,13 +59,17 @@ static int ask(struct keeper *k, struct buf *ret)
 {
 	if (!k->init_up || k->row.info.state == BOX_PAUSED)
 		return -1;
+	if (k->inside_silent_ns && clock_mono_ns() - k->inside_silent_ns < SILENT_S * NS_PER_SEC)
+		return -1;
 	buf_free(&k->inside);
 	k->inside = (struct buf){ 0 };
 	k->inside_known = false;
 	conn_send(&k->init, WM_PS, 0, NULL, 0);
 	init_attend(k, &k->inside_known, TELL_MS);
-	if (!k->inside_known)
+	if (!k->inside_known) {
+		k->inside_silent_ns = k->init_up ? clock_mono_ns() : 0;
 		return -1;
+	}
 	*ret = k->inside;
 	k->inside = (struct buf){ 0 };
 	return 0;
@@ -71,6 +77,7 @@ static int ask(struct keeper *k, struct buf *ret)
 
 void inside_answer(struct keeper *k, const struct wire_frame *f)
 {
+	k->inside_silent_ns = 0; /* even if it is late */
 	if (k->inside_known)
 		return;
 	buf_add(&k->inside, f->p, f->len);
@@ -185,6 +192,7 @@ void inside_stats(struct keeper *k, struct box_stats *st)
 
 	st->pids_max = k->row.info.spec.pids ? MIN(k->row.info.spec.pids, k->ops->pids_max) : k->ops->pids_max;
 	st->has |= HAS_PIDS_MAX;
+	st->pids = 0; /* the host's count is of the kernel's own threads */
 	if (ask(k, &text) < 0)
 		return;
 	rd = wire_reader(text.p, text.len);

@@ -128,6 +128,7 @@ struct keeper {
 	bool saving;	/* the wall holds it, and it must not be let go */
 	struct buf inside; /* what init said of its processes, inside.c */
 	bool inside_known;
+	int64_t inside_silent_ns; /* when it last did not answer; 0: it did */
 	bool parked;	/* init said that it lets go of everything from outside */
 	bool park_late; /* it was asked to, and nobody waits for it any more: when it does, it is woken */
 	struct loop_timer late;

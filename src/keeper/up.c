@@ -179,6 +179,7 @@ int meet_init(struct keeper *k, struct den_err *err)
 	if (conn_open(&k->init, k->loop, fd, err) < 0)
 		return -1;
 	k->init_up = true;
+	k->inside_silent_ns = 0;
 	wire_put_u64(&b, F_PROTO, WIRE_VERSION);
 	conn_send_buf(&k->init, WM_HELLO, 0, &b);
 	return 0;

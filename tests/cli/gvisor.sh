@@ -158,6 +158,33 @@ test_ps_shows_the_boxs_own_processes() {
 }
 
 #@ root
+test_stats_count_the_boxs_own_processes() {
+	local b
+	b=$(gbox)
+	is "of a fresh box" "$(den stats --once --json "$b" | jq .pids)" 1
+	den exec --detach "$b" -- sleep 4321
+	soon 5 sh -c '[ "$("$DEN" stats --once --json "$1" | jq .pids)" = 2 ]' sh "$b"
+}
+
+# Root of the box can stop init: who asks after that waits once, not each time.
+#@ root
+test_an_init_that_is_silent_is_not_waited_for_again() {
+	local b t
+	b=$(gbox)
+	den exec --detach "$b" -- sh -c 'sleep 1; kill -STOP 1'
+	sleep 2
+	try timeout 20 "$DEN" stats --once --json "$b"
+	want_rc 0
+	want_out_has '"pids":null'
+	t=$(now_ms)
+	for _ in 1 2 3; do
+		try timeout 20 "$DEN" stats --once --json "$b"
+		want_rc 0
+	done
+	at_most milliseconds $(($(now_ms) - t)) 3000
+}
+
+#@ root
 test_attacks_on_the_host_find_another_kernel() {
 	local b before
 	b=$(gbox)
