@@ -34,6 +34,7 @@
 #define SAVE_MS_MB 50
 #define ANSWER_MS 5000 /* for the porter to tell, beyond that */
 #define SAVE_TRIES 12
+#define SAVE_AGAIN_S 5 /* no further try after that: each holds the box */
 
 /* Images are made and read by root of the box, and are root's on disk. */
 static int open_images(const struct plan *p, int dirfd, struct den_err *err)
@@ -93,8 +94,11 @@ again:
 			p[1].revents ? "the box ended meanwhile" : "runsc does not come to an end");
 	if (recv(from, &a, sizeof(a), MSG_DONTWAIT) != (ssize_t)sizeof(a))
 		return den_fail(err, DEN_INTERNAL, 0, "the porter makes no sense");
-	if (a.number != number) /* what a keeper that died had asked for */
-		goto again;
+	if (a.number != number) { /* what a keeper that died had asked for */
+		if (clock_mono_ns() < until)
+			goto again;
+		return den_fail(err, DEN_TIMEOUT, 0, "runsc does not come to an end");
+	}
 	a.words[sizeof(a.words) - 1] = '\0';
 	for (char *s = a.words; *s; s++)
 		if ((unsigned char)*s < ' ' || *s == 0x7f)
@@ -152,10 +156,11 @@ int gvisor_memory(struct den_err *err)
 
 /* The sentry refuses while it holds a descriptor of the host's ("host.inode is not savable"): its epoll may keep one that
  * was closed, of init's no longer (loop_renew()), of a program's perhaps. Then the programs run on, and it is tried again,
- * for two seconds. */
+ * for some seconds. */
 static int save_state(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
 	static const char *const files[] = { "checkpoint.img", "pages.img", "pages_meta.img" };
+	int64_t until = clock_mono_ns() + SAVE_AGAIN_S * NS_PER_SEC;
 
 	for (int i = 0;; i++) {
 		struct timespec nap = { .tv_nsec = MIN(50 * (i + 1), 200) * NS_PER_MS };
@@ -166,7 +171,7 @@ static int save_state(struct wall_box *b, const struct plan *p, struct wall_savi
 			return -1;
 		if (ask(b, 'S', images, err) == 0)
 			return 0;
-		if (i == SAVE_TRIES || !strstr(err->msg, "not savable"))
+		if (i == SAVE_TRIES || clock_mono_ns() >= until || !strstr(err->msg, "not savable"))
 			return -1;
 		if (gvisor_hold(b, false, err) < 0)
 			return -1;
