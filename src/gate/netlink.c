@@ -216,8 +216,9 @@ static void nft_all(struct buf *b, bool replace, const struct redirect *r, unsig
 {
 	/* whatever a rule covers, the box's own loopback is its own; and who speaks to the gate itself means it */
 	const struct redirect own[] = {
-		{ { link ? span_v4(SPAN_GATE_V4) : (struct net_addr){ .family = 4, .b = { 127 } }, link ? 32 : 8 }, { 0, 65535 } },
+		{ { (struct net_addr){ .family = 4, .b = { 127 } }, 8 }, { 0, 65535 } },
 		{ { link ? span_v6(SPAN_GATE_V4) : (struct net_addr){ .family = 6, .b = { [15] = 1 } }, 128 }, { 0, 65535 } },
+		{ { span_v4(SPAN_GATE_V4), 32 }, { 0, 65535 } }, /* with a link alone */
 	};
 	uint32_t seq = 1;
 	struct nlmsghdr h;
@@ -230,7 +231,7 @@ static void nft_all(struct buf *b, bool replace, const struct redirect *r, unsig
 	}
 	nft_table(b, NFT_MSG_NEWTABLE, NLM_F_CREATE | (replace ? 0 : NLM_F_EXCL), &seq);
 	nft_chain(b, link, &seq);
-	for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(own) - !link; i++) {
 		last = b->len;
 		nft_rule(b, &own[i], 0, &seq);
 	}
