@@ -202,6 +202,9 @@ static void answer_always(void)
 {
 	(void)file_write_at(AT_FDCWD, "/proc/sys/net/ipv4/icmp_ratelimit", "0", NULL);
 	(void)file_write_at(AT_FDCWD, "/proc/sys/net/ipv6/icmp/ratelimit", "0", NULL);
+	/* and no router at the box's end is believed: routes and addresses are ours to give */
+	(void)file_write_at(AT_FDCWD, "/proc/sys/net/ipv6/conf/all/accept_ra", "0", NULL);
+	(void)file_write_at(AT_FDCWD, "/proc/sys/net/ipv6/conf/" LINK_GATE "/accept_ra", "0", NULL);
 }
 
 int stage_link(struct launch *l, struct den_err *err)
