@@ -8,10 +8,12 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,8 +25,29 @@
 #define WRITTEN_MAX 400
 #define BYTES_MAX 32768U
 
-/* The box's sentry: the child of the porter that has the box's root open and is not the gofer. */
-static pid_t sentry_of(pid_t porter)
+static pid_t parent_of(pid_t pid)
+{
+	char path[64], text[1024], *p;
+	int parent = -1;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (file_read_at(AT_FDCWD, path, text, sizeof(text), NULL) < 0 || !(p = strrchr(text, ')')) ||
+		sscanf(p + 1, " %*c %d", &parent) != 1)
+		return -1;
+	return (pid_t)parent;
+}
+
+/* While that holds, what was opened by its number since the pidfd was made is its own. */
+static bool runs(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 0;
+}
+
+/* The box's sentry: the child of the porter that has the box's root open and is not the gofer. Its number may be given
+ * to another when it ends: the pidfd tells. */
+static pid_t sentry_of(pid_t porter, int *pidfd)
 {
 	char path[64], text[4096], *p, *save = NULL;
 
@@ -33,15 +56,19 @@ static pid_t sentry_of(pid_t porter)
 		return -1;
 	for (p = strtok_r(text, " \n", &save); p; p = strtok_r(NULL, " \n", &save)) {
 		char name[64];
-		auto_fd fd = -1;
+		auto_fd fd = -1, pin = (int)syscall(SYS_pidfd_open, (pid_t)atoi(p), 0);
 		ssize_t n;
 
+		if (pin < 0 || parent_of((pid_t)atoi(p)) != porter)
+			continue;
 		snprintf(path, sizeof(path), "/proc/%.10s/cmdline", p);
 		fd = open(path, O_RDONLY | O_CLOEXEC);
 		n = fd < 0 ? 0 : read(fd, name, sizeof(name) - 1);
 		name[MAX(n, 0)] = '\0';
-		if (!strcmp(name, "runsc-sandbox"))
+		if (!strcmp(name, "runsc-sandbox")) {
+			*pidfd = fd_take(&pin);
 			return (pid_t)atoi(p);
+		}
 	}
 	return -1;
 }
@@ -104,7 +131,8 @@ static bool find_root(struct written *w, DIR *d)
 
 void gvisor_written(struct wall_box *b, void (*each)(const char *path, void *user), void *user)
 {
-	pid_t pid = sentry_of(b->pid);
+	auto_fd pidfd = -1;
+	pid_t pid = sentry_of(b->pid, &pidfd);
 	auto_free struct written *w = mem_zalloc(sizeof(*w));
 	char path[4096];
 	size_t bytes = 0;
@@ -115,7 +143,7 @@ void gvisor_written(struct wall_box *b, void (*each)(const char *path, void *use
 	w->since = started(pid) - 1;
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	d = pid > 0 ? opendir(path) : NULL;
-	found = d && find_root(w, d);
+	found = d && runs(pidfd) && find_root(w, d);
 	while (found && bytes < BYTES_MAX && (de = readdir(d))) {
 		ssize_t n = readlinkat(dirfd(d), de->d_name, path, sizeof(path) - 1);
 
