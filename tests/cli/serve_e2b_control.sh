@@ -198,3 +198,27 @@ test_a_build_that_a_restart_cut_off_is_an_error_not_a_riddle() {
 	api_json POST "/v2/templates/cut/builds/$id" '{"fromTemplate": "base"}'
 	want_code 409
 }
+
+#@ root
+test_box_of_a_build_has_no_more_than_the_quota_of_its_key() {
+	local id said b
+	base_template
+	serve_start
+	for said in '' ', "cpuCount": 8, "memoryMB": 4096'; do
+		KEY=$(new_key --org bounded --cpus 0.5 --memory 512M)
+		api_json POST /v3/templates "{\"name\": \"bounded\"$said}"
+		want_code 202
+		id=$(j 'v["buildID"]')
+		api_json POST "/v2/templates/bounded/builds/$id" '{"fromTemplate": "base", "steps": [{"type": "RUN", "args": ["sleep 5"]}]}'
+		want_code 202
+		built() {
+			for b in $(boxes); do
+				den inspect --json "$b" | grep -q "e2b.build=$id" && return 0
+			done
+			return 1
+		}
+		soon 20 built || fail "no box of the build: $(boxes)"
+		is "cpus$said" "$(field "$b" cpu_milli)" 500
+		is "memory$said" "$(field "$b" memory)" $((512 << 20))
+	done
+}

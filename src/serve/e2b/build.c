@@ -169,6 +169,16 @@ static void labels_keep(struct build *b, const struct den_template *t)
 		json_object_set_new(json_object_get(b->config, "config"), "Labels", json_object());
 }
 
+void build_limit(const struct build *b, struct den_box_spec *s)
+{
+	const struct quota *q = &b->who.quota;
+
+	if (q->cpu_milli)
+		s->cpu_milli = s->cpu_milli ? MIN(s->cpu_milli, q->cpu_milli) : q->cpu_milli;
+	if (q->memory)
+		s->memory = s->memory ? MIN(s->memory, q->memory) : q->memory;
+}
+
 static int box_make(struct build *b, const char *stored, struct den_err *err)
 {
 	char owner[64], label[64];
@@ -187,9 +197,10 @@ static int box_make(struct build *b, const char *stored, struct den_err *err)
 
 	snprintf(owner, sizeof(owner), "%s/%s", b->who.org, b->who.key);
 	snprintf(label, sizeof(label), "e2b.build=%s", b->id);
+	build_limit(b, &spec);
 	if (den_box_create(b->den, &spec, &b->box, err) == 0)
 		return 0;
-	if (err->code != DEN_UNSUPPORTED)
+	if (err->code != DEN_UNSUPPORTED || b->who.quota.cpu_milli || b->who.quota.memory)
 		return -1;
 	spec.cpu_milli = spec.memory = 0; /* a host that cannot enforce limits */
 	return den_box_create(b->den, &spec, &b->box, err);

@@ -43,6 +43,8 @@ struct build {
 };
 
 void build_free(struct build *b);
+/* No box of a build has more than the key's quota, and none is without a limit where there is one. */
+void build_limit(const struct build *b, struct den_box_spec *s);
 /* Takes it over. */
 int build_begin(struct build *b, struct den_err *err);
 

@@ -72,6 +72,7 @@ static int box_make(struct build *b, const char *stored, struct den_box **ret, s
 	spec.on_expire = "delete";
 	spec.cpu_milli = b->cpus ? b->cpus * 1000 : spec.cpu_milli;
 	spec.memory = b->memory_mb ? b->memory_mb << 20 : spec.memory;
+	build_limit(b, &spec);
 	return den_box_create(b->den, &spec, ret, err);
 }
 
