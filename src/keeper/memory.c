@@ -11,13 +11,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -30,10 +26,6 @@
 #include "saved.h"
 #include "strv.h"
 
-#define FOR_FORK "for a fork"
-#define PASSING_MS 60000 /* of images that a keeper which died had made for forks, and of those of pauses */
-#define PASSED_MS 50
-#define SEAL_FD 3
 #define DESCRIPTORS 64
 
 int memory_possible(struct keeper *k, struct den_err *err)
@@ -263,127 +255,6 @@ static void save_free(struct save *s)
 	free(s->w.runtime);
 }
 
-/* Others first: the box may be wanted again at once. Where the scheduler divides by sessions, a nice value counts within
- * one alone, and this is how to say it for all of it. */
-static void step_back(void)
-{
-	setpriority(PRIO_PROCESS, 0, 19);
-	setsid();
-	(void)file_write_at(AT_FDCWD, "/proc/self/autogroup", "19", NULL);
-	sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 });
-}
-
-/* Hashes and compresses what was saved, when whoever waits has been told. Nobody waits for it. */
-static void seal_later(struct keeper *k, uint64_t number, bool pack)
-{
-	struct den_err ignored;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		if (fork() != 0) /* it is nobody's child: nobody has to reap it */
-			_exit(0);
-		prctl(PR_SET_NAME, "den-job", 0, 0, 0);
-		step_back();
-		/* what it inherits would keep locks and connections from ending */
-		if (dup2(k->store->fd, SEAL_FD) < 0)
-			_exit(1);
-		k->store->fd = SEAL_FD;
-		fd_close_from(SEAL_FD + 1);
-		(void)saved_seal(k->store, &k->id, number, pack, &ignored);
-		/* who deleted the box meanwhile could not remove what we were writing */
-		if (place_box(k->store->fd, &k->id, &pid, &ignored) < 0 &&
-			ignored.code == DEN_NOT_FOUND)
-			saved_remove_but(k->store, &k->id, NULL, NULL);
-		_exit(0);
-	}
-	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-}
-
-bool memory_in_use(struct keeper *k, uint64_t number)
-{
-	list_for_each (l, &k->clients) {
-		const struct client *c = CONTAINER_OF(l, struct client, link);
-
-		if (c->forks && c->forks_of == number)
-			return true;
-	}
-	return false;
-}
-
-/* What nobody asked to keep: of those that were made by pausing or for a fork the newest are enough. The checkpoint
- * itself stays, with its files. */
-static bool is_passing(struct keeper *k, const struct ckpt *c)
-{
-	if (!c->images || c->tags[0] || (k->row.info.on_disk && c->number == k->row.info.images) ||
-		clock_wall_ms() - c->created_ms < PASSING_MS || memory_in_use(k, c->number))
-		return false;
-	return c->kind == CKPT_PAUSE ||
-	       (c->kind == CKPT_MANUAL && c->message && !strcmp(c->message, FOR_FORK));
-}
-
-static void drop_passing(struct keeper *k)
-{
-	struct ckpt *all = NULL;
-	struct den_err ignored;
-	size_t n = 0;
-
-	if (history_list(k->store, &k->id, &all, &n, &ignored) < 0)
-		return;
-	for (size_t i = 0; i < n; i++)
-		if (is_passing(k, &all[i]) &&
-			history_forget_images(k->store, &k->id, all[i].number, &ignored) == 0)
-			saved_remove(k->store, &k->id, all[i].number);
-	ckpts_free(all, n);
-}
-
-/* ---- images for forks ---- */
-
-static void passing_cb(struct loop_timer *t)
-{
-	struct keeper *k = CONTAINER_OF(t, struct keeper, passing);
-	struct ckpt *all = NULL;
-	struct den_err ignored;
-	size_t n = 0;
-
-	if (k->gone || history_list(k->store, &k->id, &all, &n, &ignored) < 0)
-		return;
-	for (size_t i = 0; i < k->n_passed; i++) {
-		const struct ckpt *c = history_find(all, n, k->passed[i]);
-
-		if (c && c->images && !c->tags[0] && !memory_in_use(k, c->number) &&
-			(!k->row.info.on_disk || c->number != k->row.info.images) &&
-			history_forget_images(k->store, &k->id, c->number, &ignored) == 0)
-			saved_remove(k->store, &k->id, c->number);
-	}
-	k->n_passed = 0;
-	ckpts_free(all, n);
-}
-
-/* All forks that were asked for are there: what was made for them goes, when whoever waits has been told. */
-void memory_forks_done(struct client *c)
-{
-	struct keeper *k = c->k;
-
-	if (c->forks && c->forks_made && k->has_box && !k->gone) {
-		k->passed = mem_realloc(k->passed, (k->n_passed + 1) * sizeof(*k->passed));
-		k->passed[k->n_passed++] = c->forks_of;
-		k->passing.cb = passing_cb;
-		loop_timer_set(k->loop, &k->passing, clock_mono_ns() + PASSED_MS * NS_PER_MS);
-	}
-	c->forks = c->forks_made = false;
-}
-
-static void forks_of(struct client *c, uint64_t number, bool made)
-{
-	if (c->forks && c->forks_of == number)
-		return;
-	memory_forks_done(c);
-	c->forks = true;
-	c->forks_made = made;
-	c->forks_of = number;
-}
-
 static int save_stay(
 	struct keeper *k, const char *message, bool passing, struct save *s, struct den_err *err)
 {
@@ -429,8 +300,8 @@ int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, st
 	r = save_stay(k, message, false, &s, err);
 	if (r == 0) {
 		save_answer(&s, out);
-		drop_passing(k);
-		seal_later(k, s.number, true);
+		memory_drop_passing(k);
+		memory_seal_later(k, s.number, true);
 	}
 	save_free(&s);
 	return r < 0 ? den_wrap(err, "full checkpoint") : 0;
@@ -447,20 +318,20 @@ int memory_point(struct client *c, const char *ref, struct buf *out, struct den_
 		if (box_resolve(k, ref, &number, err) < 0 ||
 			memory_check(k, &k->id, number, err) < 0)
 			return -1;
-		forks_of(c, number, false);
+		memory_forks_of(c, number, false);
 		wire_put_u64(out, F_NUMBER, number);
 		return 0;
 	}
 	if (k->row.info.on_disk == ON_DISK_FULL) {
-		forks_of(c, k->row.info.images, false);
+		memory_forks_of(c, k->row.info.images, false);
 		wire_put_u64(out, F_NUMBER, k->row.info.images);
 		return 0;
 	}
 	r = save_stay(k, FOR_FORK, true, &s, err);
 	if (r == 0) {
-		forks_of(c, s.number, true);
+		memory_forks_of(c, s.number, true);
 		save_answer(&s, out);
-		drop_passing(k);
+		memory_drop_passing(k);
 	}
 	save_free(&s);
 	return r < 0 ? den_wrap(err, "fork") : 0;
@@ -547,8 +418,8 @@ int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct d
 	home_close(k);
 	save_answer(&s, out);
 	save_free(&s);
-	drop_passing(k);
-	seal_later(k, s.number, false);
+	memory_drop_passing(k);
+	memory_seal_later(k, s.number, false);
 	waker_hold(k);
 	feed_state(k, "box.paused");
 	return 0;

@@ -1,4 +1,4 @@
-/* What memory.c and load.c share. */
+/* What memory.c, memory_after.c and load.c share. */
 #pragma once
 
 #include "keeper.h"
@@ -12,3 +12,13 @@ void memory_about(struct keeper *k, struct saved_about *a);
 int memory_fits(struct keeper *k, const struct saved *v, struct den_err *err);
 /* The directory again, as a wall needs it that mounts it. */
 int memory_dir(int dirfd, struct den_err *err);
+
+/* ---- memory_after.c ---- */
+
+#define FOR_FORK "for a fork" /* message of a checkpoint that nobody asked for */
+/* Hashes, and compresses (pack), what was saved, beside the keeper. */
+void memory_seal_later(struct keeper *k, uint64_t number, bool pack);
+/* What was made by pausing or for forks, and is not the newest. */
+void memory_drop_passing(struct keeper *k);
+/* This client makes forks of those; made: for it alone. */
+void memory_forks_of(struct client *c, uint64_t number, bool made);
