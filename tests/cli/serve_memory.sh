@@ -81,7 +81,8 @@ test_templates_with_programs_are_their_organisations_alone() {
 	want_code 201
 	# nor as what a build begins with
 	build_from running
-	[ "$(j 'v["status"]')" = error ] && want_out_has "'running' not found"
+	is 'a build from programs of others' "$(j 'v["status"]')" error
+	want_out_has "'running' not found"
 	[[ $out != *FROM* ]] || fail "a box was made of programs of others: $out"
 	# what an admin has found under the name is not found by others
 	KEY=$(new_key --org theirs --scope admin)
