@@ -3,6 +3,7 @@
  *
  *   net refused ADDR...	TCP and UDP to each address, in any spelling inet_aton(3) or inet_pton(3)
  *				reads, fail within a second
+ *   net silent ADDR...	the same, where nobody is there to refuse: they may take their time, and fail
  *   net port ADDR PORT		0 when something answers there
  *   net abstract NAME		0 when an abstract unix socket of that name answers
  *   net families		socket families that lead out of the box, or deep into the kernel
@@ -18,6 +19,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static double seconds(void)
@@ -95,13 +97,38 @@ static int try_connect(const char *text, int type, int port)
 	return error;
 }
 
+static const struct {
+	const char *name;
+	int type, port;
+} ways[] = { { "tcp", SOCK_STREAM, 80 }, { "tcp 443", SOCK_STREAM, 443 }, { "udp 53", SOCK_DGRAM, 53 },
+	{ "udp 443", SOCK_DGRAM, 443 } };
+
+/* All at a time: each waits for as long as it would for an answer. */
+static int silent(int n, char **list)
+{
+	int bad = 0, status;
+
+	for (int i = 0; i < n; i++)
+		for (size_t k = 0; k < sizeof(ways) / sizeof(ways[0]); k++) {
+			pid_t pid = fork();
+
+			if (pid < 0)
+				return 2;
+			if (pid > 0)
+				continue;
+			if (try_connect(list[i], ways[k].type, ways[k].port))
+				_exit(0);
+			printf("OPEN %s %s: answered\n", list[i], ways[k].name);
+			fflush(stdout);
+			_exit(1);
+		}
+	while (wait(&status) > 0)
+		bad |= status != 0;
+	return bad;
+}
+
 static int refused(int n, char **list)
 {
-	static const struct {
-		const char *name;
-		int type, port;
-	} ways[] = { { "tcp", SOCK_STREAM, 80 }, { "tcp 443", SOCK_STREAM, 443 }, { "udp 53", SOCK_DGRAM, 53 },
-		{ "udp 443", SOCK_DGRAM, 443 } };
 	int bad = 0;
 
 	for (int i = 0; i < n; i++)
@@ -167,6 +194,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc > 2 && !strcmp(argv[1], "refused"))
 		return refused(argc - 2, argv + 2);
+	if (argc > 2 && !strcmp(argv[1], "silent"))
+		return silent(argc - 2, argv + 2);
 	if (argc == 4 && !strcmp(argv[1], "port"))
 		return try_connect(argv[2], SOCK_STREAM, atoi(argv[3])) ? 1 : 0;
 	if (argc == 3 && !strcmp(argv[1], "abstract"))
@@ -175,6 +204,6 @@ int main(int argc, char **argv)
 		return families();
 	if (argc == 2 && !strcmp(argv[1], "cards"))
 		return cards();
-	fputs("usage: net refused ADDR... | port ADDR PORT | abstract NAME | families | cards\n", stderr);
+	fputs("usage: net refused ADDR... | silent ADDR... | port ADDR PORT | abstract NAME | families | cards\n", stderr);
 	return 2;
 }

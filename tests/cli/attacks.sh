@@ -226,9 +226,14 @@ time.sleep(60)' >port &
 	b=$(box)
 	# with a kernel of its own it has a cable to its gate, too
 	is cards "$(den exec "$b" -- /attacks/attack-net cards | sort | tr '\n' ' ')" "$(own_kernel && echo 'eth0 lo ' || echo 'lo ')"
+	# No kernel answers to a packet that was for many, nor for a neighbour that is not there: over a cable such go nowhere
+	# and are not refused. Without one they are not even sent.
+	local nowhere='224.0.0.1 255.255.255.255 fe80::1'
+	# shellcheck disable=SC2086
+	attack "$b" net "$(own_kernel && echo silent || echo refused)" $nowhere
 	attack "$b" net refused 8.8.8.8 1.1.1.1 169.254.169.254 10.0.0.1 192.168.1.1 172.16.0.1 \
-		198.18.0.1 224.0.0.1 255.255.255.255 0x7f.1 2130706433 127.1 0 0177.0.0.1 \
-		::1 ::ffff:127.0.0.1 ::ffff:8.8.8.8 2001:4860:4860::8888 fe80::1 fd00::1
+		198.18.0.1 0x7f.1 2130706433 127.1 0 0177.0.0.1 \
+		::1 ::ffff:127.0.0.1 ::ffff:8.8.8.8 2001:4860:4860::8888 fd00::1
 	local a
 	for a in 127.0.0.1 0.0.0.0 127.1 ::ffff:127.0.0.1 $(hostname -I 2>/dev/null || :); do
 		try den exec "$b" -- /attacks/attack-net port "$a" "$port"
