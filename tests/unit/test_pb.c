@@ -117,7 +117,7 @@ TEST(images_that_are_damaged_are_refused)
 	CHECK(images_adopt(dir, false, &err) < 0 && err.code == DEN_INVALID);
 	CHECK(images_mend(dir, &none, &err) < 0 && err.code == DEN_NOT_FOUND);
 	CHECK(images_notes_read(dir, &notes, &err) < 0);
-	CHECK(file_replace_at(dir, "den-notes", "2 a b 0 0\n", 10, 0600, &err) == 0);
+	CHECK(file_replace_at(dir, "den-notes", "3 a b 0 0\n", 10, 0600, &err) == 0);
 	CHECK(images_notes_read(dir, &notes, &err) < 0 && err.code == DEN_INVALID);
 	CHECK(file_replace_at(dir, "den-notes", "1 a ../b 0 0\n", 13, 0600, &err) == 0);
 	CHECK(images_notes_read(dir, &notes, &err) < 0 && err.code == DEN_INVALID);
