@@ -139,6 +139,8 @@ static int check_up(struct keeper *k, struct den_err *err)
 		return den_fail(err, DEN_NOT_FOUND, 0, "the box is gone");
 	if (k->row.info.state == BOX_PAUSED)
 		return den_fail(err, DEN_CONFLICT, 0, "the box is paused; 'den resume' lets it go on");
+	if (k->park_late) /* it is about to let go of its connection, and with it of what is on its way */
+		return den_fail(err, DEN_CONFLICT, EAGAIN, "the box's init process does not answer yet; try again");
 	if (k->init_up && !k->init_known && !k->fresh)
 		return den_fail(err, DEN_CONFLICT, EAGAIN, "the box is just waking up; try again");
 	if (k->row.info.state != BOX_RUNNING || !k->init_up || k->stopping)

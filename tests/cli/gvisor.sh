@@ -428,5 +428,8 @@ test_a_sentry_that_hangs_is_told_and_does_not_hold_the_keeper() {
 	[ "$rc" != 0 ] && [ "$rc" != 124 ] || fail "$(told)"
 	want_err_has 'does not answer|no answer|in time'
 	soon 20 "$DEN" inspect "$b" >/dev/null
+	# until it has come back it is refused, not lost
+	soon 20 sh -c '"$DEN" exec "$1" -- true 2>said || { grep -q "try again" said || cat said >>other; false; }' sh "$b"
+	not [ -s other ] || fail "it is told: $(cat other)"
 	is "it goes on" "$(den exec "$b" -- echo x)" x
 }
