@@ -99,6 +99,24 @@ test_what_could_not_be_taken_back_is_taken_back_before_the_next_resume() {
 	den rm --force "$b"
 }
 
+# Whoever is put away has to end while it is held: what ran on for a moment would have written what its memory does not
+# know of.
+#@ root timeout=120
+test_nothing_runs_between_the_images_and_the_end() {
+	local b i
+	can_save
+	b=$(box)
+	den exec --detach "$b" -- sh -c 'i=0; echo 0 >/count; while :; do
+		read c </count; [ "$c" = $i ] || echo "$c in the file, $i in memory" >>/torn
+		i=$((i+1)); echo $i >/count; done' >/dev/null
+	soon 5 den exec "$b" -- test -s /count
+	den exec --detach "$b" -- sh -c 'i=0; while [ $i -lt 40 ]; do sleep 1000 & i=$((i+1)); done; wait' >/dev/null
+	for i in 1 2 3 4 5; do
+		timeout 60 "$DEN" pause --disk "$b" >/dev/null
+		whole "$b" "pause $i"
+	done
+}
+
 #@ root timeout=200
 test_a_keeper_killed_at_each_step_of_a_resume_leaves_one_instant() {
 	local b at patience

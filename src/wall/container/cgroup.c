@@ -452,6 +452,15 @@ static int box_group(struct cgroup *cg, struct den_err *err)
 	return fd;
 }
 
+void cgroup_kill(struct cgroup *cg)
+{
+	struct den_err e;
+	int group = box_group(cg, &e);
+
+	if (group >= 0 && cg->core->kill(group) < 0)
+		(void)group_signal(group, SIGKILL, NULL, &e);
+}
+
 int cgroup_kill_all(struct cgroup *cg, struct den_err *err)
 {
 	struct den_err e;

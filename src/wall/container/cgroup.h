@@ -69,6 +69,8 @@ void cgroup_exec_remove(struct cgroup *cg, uint32_t exec); /* stays while proces
 int cgroup_freeze(struct cgroup *cg, bool on, struct den_err *err);
 /* Asks for it and does not wait: of processes that are stopped by a tracer none runs again when it lets go. */
 int cgroup_hold(struct cgroup *cg, struct den_err *err);
+/* Kills all of them and does not wait. Who is frozen (v1) dies when it is thawed, and runs no more. */
+void cgroup_kill(struct cgroup *cg);
 /* Ends every process, frozen or not, and returns when none is left (zombies don't count). */
 int cgroup_kill_all(struct cgroup *cg, struct den_err *err);
 /* All processes, as pids of the caller's namespace. */

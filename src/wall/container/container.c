@@ -195,8 +195,11 @@ void container_stop(struct wall_box *b, bool later)
 		b->mntns = open(path, O_RDONLY | O_CLOEXEC);
 	}
 	syscall(SYS_pidfd_send_signal, b->pidfd, SIGKILL, NULL, 0);
-	if (poll(&p, 1, 0) == 0 && b->cg)
+	if (poll(&p, 1, 0) == 0 && b->cg) {
+		/* with init all others die, but not at once: who is held must not run on for a moment when it is let go */
+		cgroup_kill(b->cg);
 		(void)cgroup_freeze(b->cg, false, &err);
+	}
 	for (int i = 0; i < 100 && poll(&p, 1, 100) == 0; i++)
 		if (i == 10 && b->cg)
 			cgroup_kill_all(b->cg, &err);
