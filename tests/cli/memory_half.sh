@@ -3,7 +3,7 @@
 
 source "$TESTS/kit_memory.sh"
 
-# Behind gVisor a box with a network cannot be saved.
+# Behind gVisor the network of a saved box is the business of gvisor.sh.
 network() {
 	[ "${DEN_WALL:-container}" = gvisor ] || echo --net policy --allow example.com
 }
