@@ -6,9 +6,10 @@ dir_of() {
 	echo "$DEN_STATE/memory/$1/$2"
 }
 
-# is_sealed BOX N: its large files are pages by now
+# is_sealed BOX N: its large files are pages by now, and gone
 is_sealed() {
-	grep -q '^den-memory 2' "$(dir_of "$1" "$2")/manifest" 2>/dev/null && [ ! -e "$(dir_of "$1" "$2")/.making" ]
+	grep -q '^den-memory 2' "$(dir_of "$1" "$2")/manifest" 2>/dev/null && [ ! -e "$(dir_of "$1" "$2")/.making" ] &&
+		[ -z "$(find "$(dir_of "$1" "$2")" -type f -size +64k ! -name '.pa*')" ]
 }
 
 # large BOX N: the name of the largest file that it has
