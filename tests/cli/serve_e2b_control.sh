@@ -221,4 +221,5 @@ test_box_of_a_build_has_no_more_than_the_quota_of_its_key() {
 		is "cpus$said" "$(field "$b" cpu_milli)" 500
 		is "memory$said" "$(field "$b" memory)" $((512 << 20))
 	done
+	soon 30 no_boxes || fail "the boxes of the builds are still there: $(boxes)" # the server removes them itself
 }

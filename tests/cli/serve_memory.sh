@@ -394,7 +394,7 @@ test_template_with_a_start_command_is_kept_with_it_running() {
 	part template
 }
 
-#@ root user
+#@ root
 test_mcp_is_refused_in_words() {
 	base_template
 	serve_start
