@@ -57,22 +57,6 @@ static void parts_setup(void)
 		without("guard pages");
 }
 
-static int touched(volatile unsigned char *p, bool write)
-{
-	int status = 0;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		if (write)
-			*p = 1;
-		else
-			status = *p;
-		_exit(0);
-	}
-	waitpid(pid, &status, 0);
-	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-}
-
 static void parts_check(void)
 {
 	unsigned char *copy = malloc(8 * MB);
@@ -214,6 +198,48 @@ static void kernel_check(void)
 	CHECK(!thread_wrong);
 }
 
+/* ---- what the kernel may drop is in no image: with the next restore it is empty ---- */
+
+#define DROPPABLE 0x08 /* mmap(), since Linux 6.11 */
+
+static unsigned char *droppable;
+static long first_generation;
+
+static long generation(void)
+{
+	FILE *f = fopen("/run/den/generation", "re");
+	long n = -1;
+
+	if (f) {
+		if (fscanf(f, "%ld", &n) != 1)
+			n = -1;
+		fclose(f);
+	}
+	return n;
+}
+
+static void droppable_setup(void)
+{
+	droppable = mmap(NULL, 4 * MB, PROT_READ | PROT_WRITE, DROPPABLE | MAP_ANONYMOUS, -1, 0);
+	first_generation = generation();
+	if (droppable == MAP_FAILED || first_generation < 0) {
+		droppable = NULL;
+		without("memory that may be dropped");
+		return;
+	}
+	memset(droppable, 1, 4 * MB);
+}
+
+static void droppable_check(void)
+{
+	size_t there = 0;
+
+	for (size_t i = 0; droppable && i < 4 * MB; i += PAGE)
+		there += droppable[i] != 0;
+	if (droppable && generation() != first_generation)
+		IS(there, 0);
+}
+
 /* ---- large: all but the child, with whom it would be another matter ---- */
 
 static void large_setup(const char *argument)
@@ -225,6 +251,7 @@ static void large_setup(const char *argument)
 	MUST(holes != MAP_FAILED);
 	holes_write();
 	parts_setup();
+	droppable_setup();
 	beside = sbrk(4 * MB);
 	MUST(beside != (void *)-1);
 	fill(beside, 4 * MB, 26);
@@ -235,6 +262,7 @@ static void large_check(void)
 {
 	holes_check();
 	parts_check();
+	droppable_check();
 	kernel_check();
 }
 

@@ -214,6 +214,23 @@ pid_t echoing_child(int *fd)
 	return pid;
 }
 
+int touched(volatile unsigned char *p, bool write)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		signal(SIGSEGV, SIG_DFL);
+		if (write)
+			*p = 1;
+		else
+			status = *p;
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
 int64_t mono_ns(void)
 {
 	struct timespec t;

@@ -191,24 +191,6 @@ static void maps_setup(const char *argument)
 		}
 }
 
-/* What a child comes to that touches it. */
-static int touch(volatile unsigned char *p, bool write)
-{
-	int status = 0;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		signal(SIGSEGV, SIG_DFL);
-		if (write)
-			*p = 1;
-		else
-			status = *p;
-		_exit(0);
-	}
-	waitpid(pid, &status, 0);
-	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-}
-
 static void maps_check(void)
 {
 	const size_t n = MAP_PAGES * PAGE;
@@ -223,12 +205,12 @@ static void maps_check(void)
 	close(fd);
 	CHECK(filled(m_ro, n, 5));
 	IS(code_says(), 42);
-	IS(touch(m_ro, true), SIGSEGV);
-	IS(touch(m_ro, false), 0);
-	IS(touch(m_none, false), SIGSEGV);
-	IS(touch(m_hole, true), 0);
-	IS(touch(m_hole + PAGE, true), SIGSEGV);
-	IS(touch(m_hole + 2 * PAGE, true), 0);
+	IS(touched(m_ro, true), SIGSEGV);
+	IS(touched(m_ro, false), 0);
+	IS(touched(m_none, false), SIGSEGV);
+	IS(touched(m_hole, true), 0);
+	IS(touched(m_hole + PAGE, true), SIGSEGV);
+	IS(touched(m_hole + 2 * PAGE, true), 0);
 	/* What is shared with a child stays shared. */
 	m_talk[0] += 10;
 	while (m_talk[1] != m_talk[0] + 1 && mono_ns() < end)

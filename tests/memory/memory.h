@@ -68,6 +68,8 @@ bool answers(int to, int from, char byte);
 bool readable(int fd, int ms);
 /* A child that answers each byte with the next one, until its end of the pair is closed. */
 pid_t echoing_child(int *fd);
+/* What a child dies of that touches it; 0: it does not. */
+int touched(volatile unsigned char *p, bool write);
 int64_t mono_ns(void);
 void nap_ms(int ms);
 
