@@ -56,4 +56,3 @@ gap() {
 	tell "$1" gap clock
 	sed 's/.* //' <<<"$out"
 }
-

@@ -157,6 +157,15 @@ boxes() {
 	"$DEN" ls --quiet
 }
 
+# Who holds the lock of a box's directory, without asking anybody.
+holder_of() {
+	awk -v i=":$(stat -c %i "$DEN_STATE/boxes/$1")" '$2 == "FLOCK" && $4 == "WRITE" && index($6, i) { print $5 }' /proc/locks
+}
+
+nobody_keeps() {
+	[ -z "$(holder_of "$1")" ]
+}
+
 no_boxes() {
 	[ -z "$(boxes)" ]
 }

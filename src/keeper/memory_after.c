@@ -18,8 +18,8 @@
 #include "place.h"
 #include "saved.h"
 
-#define PASSING_MS                                                                                 \
-	60000 /* of images that a keeper which died had made for forks, and of those of pauses */
+/* Of images that a keeper which died had made for forks, and of those of pauses. */
+#define PASSING_MS 60000
 #define PASSED_MS 50
 #define SEAL_FD 3
 

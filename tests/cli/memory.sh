@@ -35,15 +35,6 @@ kill_keeper() {
 	soon 5 dead "$pid"
 }
 
-# Who holds the lock of a box's directory, without asking anybody.
-holder_of() {
-	awk -v i=":$(stat -c %i "$DEN_STATE/boxes/$1")" '$2 == "FLOCK" && $4 == "WRITE" && index($6, i) { print $5 }' /proc/locks
-}
-
-nobody_keeps() {
-	[ -z "$(holder_of "$1")" ]
-}
-
 #@ root
 test_a_full_checkpoint_leaves_programs_and_streams_alone() {
 	local b n

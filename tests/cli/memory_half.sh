@@ -43,17 +43,9 @@ with() {
 # Nobody keeps it: so whoever comes next is started anew.
 drop_keeper() {
 	local pid
-	pid=$(keeper_of "$1")
+	pid=$(holder_of "$1")
 	[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || :
-	soon 5 unkept "$1" || fail "it is still kept"
-}
-
-keeper_of() {
-	awk -v i=":$(stat -c %i "$DEN_STATE/boxes/$1")" '$2 == "FLOCK" && $4 == "WRITE" && index($6, i) { print $5 }' /proc/locks
-}
-
-unkept() {
-	[ -z "$(keeper_of "$1")" ]
+	soon 5 nobody_keeps "$1" || fail "it is still kept"
 }
 
 #@ root timeout=120
