@@ -1,7 +1,10 @@
 /* Processes in cgroups: killed, frozen, adopted, signalled by exec; kit_cgroup.h says where they run. */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -121,6 +124,90 @@ TEST(cgroup_freeze_stops_and_thaw_continues)
 		CHECK(wait_until(n, at + 3));
 		/* and a frozen box can be killed */
 		CHECK(cgroup_freeze(cg, true, &err) == 0);
+		box_end(cg);
+	}
+	need_any(ran);
+}
+
+/* In a system call that writes to memory which nobody ever brings: it can be killed, but not frozen. */
+static void stuck(void *arg)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	void *p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register reg = { .range = { (uintptr_t)p, page }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int fd = (int)syscall(SYS_userfaultfd, 0);
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) < 0 || ioctl(fd, UFFDIO_REGISTER, &reg) < 0) {
+		atomic_store((atomic_int *)arg, -1);
+		return;
+	}
+	atomic_store((atomic_int *)arg, 1);
+	(void)!read(open("/dev/zero", O_RDONLY), p, page);
+}
+
+static pid_t stuck_in(struct cgroup *cg, uint32_t exec, atomic_int *up)
+{
+	struct den_err err;
+	int fd;
+	pid_t pid;
+
+	CHECK(cgroup_exec_make(cg, exec, &fd, &err) == 0);
+	pid = fork(); /* in no user namespace: it needs a right for this */
+	if (pid == 0) {
+		int fds[CGROUP_MAX_FDS], n;
+
+		CHECK(cgroup_join_fds(cg, false, fds, &n, &err) == 0);
+		for (int i = 0; i < n; i++)
+			CHECK(write(fds[i], "0", 1) == 1);
+		CHECK(write(fd, "0", 1) == 1);
+		stuck(up);
+		_exit(0);
+	}
+	close(fd);
+	for (int i = 0; i < 5000 && !atomic_load(up); i++)
+		sleep_ms(1);
+	return pid;
+}
+
+/* The kernel goes on to call such a group frozen, see frozen_wait(). */
+TEST(cgroup_thaw_does_not_wait_for_the_dead)
+{
+	int ran = 0;
+
+	FOR_KINDS(kind) {
+		struct cgroup *cg = box_make(kind, &(struct box_spec){ 0 });
+		atomic_int *up = shared(sizeof(*up));
+		struct den_err err;
+		pid_t first, below, killer;
+		int64_t t;
+
+		if (!cg)
+			continue;
+		ran++;
+		first = spawn(cg, -1, idle, NULL);
+		below = stuck_in(cg, 1, up);
+		if (atomic_load(up) < 0) {
+			box_end(cg);
+			SKIP("no userfaultfd() here");
+		}
+		sleep_ms(50);
+		CHECK(cgroup_hold(cg, &err) == 0);
+		sleep_ms(50);
+		kill(first, SIGKILL);
+		if (kind != CGROUP_V1) /* there it does not die before it is let go */
+			CHECK(waitpid(first, NULL, 0) == first);
+		killer = fork();
+		if (killer == 0) {
+			sleep_ms(100);
+			cgroup_kill(cg);
+			kill(below, SIGKILL);
+			_exit(0);
+		}
+		t = clock_mono_ns();
+		CHECK(cgroup_freeze(cg, false, &err) == 0);
+		CHECK(clock_mono_ns() - t < 2 * NS_PER_SEC);
+		waitpid(killer, NULL, 0);
 		box_end(cg);
 	}
 	need_any(ran);

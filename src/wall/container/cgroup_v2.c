@@ -281,7 +281,10 @@ static int v2_cpu_usec(int group, uint64_t *ret, struct den_err *err)
 }
 
 /* The kernel reports a change of cgroup.events by POLLPRI, but at most every 10 ms, so we look
- * sooner ourselves. */
+ * sooner ourselves.
+ *
+ * A group whose last process died when it was to be frozen calls itself frozen, and goes on to do so after it was let go
+ * if one below it was not frozen at that moment. Nobody is there who could change that: nobody is there who is held. */
 static bool frozen_wait(int group, bool on)
 {
 	auto_fd fd = openat(group, "cgroup.events", O_RDONLY | O_CLOEXEC);
@@ -296,7 +299,7 @@ static bool frozen_wait(int group, bool on)
 		if (n < 0)
 			return false;
 		text[n] = '\0';
-		if (strstr(text, want))
+		if (strstr(text, want) || (!on && strstr(text, "populated 0")))
 			return true;
 	} while (backoff_wait(&b, fd));
 	return false;
