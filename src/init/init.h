@@ -94,6 +94,7 @@ struct exec {
 	struct buf in_buf;
 	uint64_t in_taken; /* bytes of stdin accepted in all */
 	bool in_eof;
+	size_t typed; /* line.c: characters of the line that is being typed, at most */
 	struct list subs;
 	struct loop_timer held;
 	struct loop_timer hold; /* armed: hold_pos stands for the followers of a keeper that died */
@@ -147,6 +148,9 @@ void input_cb(struct loop_source *src, uint32_t events);
 void input_flush(struct exec *x);
 void input_close(struct exec *x);
 size_t input_credit_to(struct exec *x, struct sub *s, size_t n);
+/* line.c: write() to a terminal of the sentry's kernel */
+ssize_t line_write(struct exec *x, const char *p, size_t len);
+void line_stopped(const struct exec *x, int sig);
 
 /*
  * spawn.c: forks a child for spec; cgroup_fd -1: none. Streams and x->report are set up in x. The

@@ -36,12 +36,19 @@ static void input_credit(struct exec *x, size_t n)
 		n -= input_credit_to(x, CONTAINER_OF(l, struct sub, link), n);
 }
 
+static ssize_t input_write(struct exec *x)
+{
+	if (x->init->guest && (x->spec.flags & EXEC_TTY))
+		return line_write(x, x->in_buf.p, x->in_buf.len);
+	return write(x->in.fd, x->in_buf.p, x->in_buf.len);
+}
+
 void input_flush(struct exec *x)
 {
 	if (!x->started)
 		return; /* nobody reads yet, and no credit may be given before STARTED */
 	while (x->in.fd >= 0 && x->in_buf.len) {
-		ssize_t n = write(x->in.fd, x->in_buf.p, x->in_buf.len);
+		ssize_t n = input_write(x);
 
 		if (n < 0 && errno == EINTR)
 			continue;

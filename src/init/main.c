@@ -72,27 +72,29 @@ static void sigchld_cb(struct loop_source *s, uint32_t events)
 {
 	struct init *in = CONTAINER_OF(s, struct init, sigchld);
 	struct signalfd_siginfo si;
-	siginfo_t info;
 
 	(void)events;
 	while (read(s->fd, &si, sizeof(si)) == (ssize_t)sizeof(si))
 		;
 	for (;;) {
 		struct exec *x;
+		int status; /* not by waitid(), where the sentry's kernel mixes up stops and ends */
+		pid_t pid = waitpid(-1, &status, WNOHANG | (in->guest ? WUNTRACED : 0));
 
-		info.si_pid = 0;
-		if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) < 0) {
+		if (pid < 0) {
 			if (errno == ECHILD && in->stopping) {
 				in->leave.cb = leave_cb;
 				loop_defer(in->loop, &in->leave);
 			}
 			break;
 		}
-		if (info.si_pid == 0)
+		if (pid == 0)
 			break;
-		x = exec_by_pid(in, info.si_pid);
-		if (x)
-			exec_reaped(x, info.si_code == CLD_EXITED, info.si_status);
+		x = exec_by_pid(in, pid);
+		if (x && WIFSTOPPED(status))
+			line_stopped(x, WSTOPSIG(status));
+		else if (x)
+			exec_reaped(x, WIFEXITED(status), WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
 		loop_timer_set(in->loop, &in->idle, clock_mono_ns() + IDLE_MS * NS_PER_MS);
 	}
 }

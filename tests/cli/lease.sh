@@ -168,13 +168,13 @@ test_a_lease_survives_a_restart_of_everything() {
 
 #@ root user timeout=90
 test_an_idle_box_is_stopped_and_a_used_one_is_not() {
-	local b
-	b=$(box --idle 1500ms --on-idle stop)
+	local b slow=${DEN_TEST_SLOW:-1}
+	b=$(box --idle $((1500 * slow))ms --on-idle stop)
 	# a program that is followed is use, though it does nothing
-	den exec "$b" -- sleep 3
+	den exec "$b" -- sleep $((3 * slow))
 	is state "$(state_of "$b")" running
 	# so is asking for something, again and again
-	for _ in 1 2 3 4 5 6; do
+	for _ in $(seq $((6 * slow))); do
 		sleep 0.5
 		den exec "$b" -- true
 	done

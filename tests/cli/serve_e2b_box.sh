@@ -52,8 +52,13 @@ test_large_files_stream_both_ways() {
 }
 
 #@ root
-test_directories_entries_metadata() {
+test_directories_and_entries() {
 	part filesystem
+}
+
+#@ root
+test_metadata_stays_with_the_file() {
+	part metadata
 }
 
 #@ root

@@ -119,12 +119,52 @@ def interrupt_caught(t):
     t.expect_restored()
 
 
+def interrupt_line(t):
+    """Ctrl-C throws away what was typed, and itself: the next line is whole. Also behind a program that it ended."""
+    t.expect("# ")
+    t.send("echo wrong w\u00f6rds")
+    t.expect("rds")
+    t.send("\x03")
+    t.expect("# ")
+    t.send("echo first-$((1+1))\r")
+    t.expect("\nfirst-2\r")
+    t.send("sleep 100\r")
+    time.sleep(0.5)
+    t.send("\x03echo second-$((1+1))\r")
+    t.expect("second-2\r")
+    t.send("exit 4\r")
+    t.expect_status(4)
+    t.expect_restored()
+
+
+def interrupt_raw(t):
+    """Where the program wants the keys, they are bytes and no signals, and its settings stay."""
+    t.expect("ready")
+    for key in "\x03", "\x1c", "\x1a":
+        t.send(key)
+        t.expect("byte %d" % ord(key))
+    t.send("q")
+    t.expect("same")
+    t.expect_status(0)
+    t.expect_restored()
+
+
 def suspend(t):
     """Ctrl-Z is for the program inside, as every key is."""
     t.expect("ready")
     t.send("\x1a")
     t.expect("caught")
     t.expect_status(5)
+    t.expect_restored()
+
+
+def unsuspended(t):
+    t.expect("ready")
+    t.send("\x1a")
+    time.sleep(0.3)
+    t.send("typed text\r")
+    t.expect("got <typed text>")
+    t.expect_status(0)
     t.expect_restored()
 
 

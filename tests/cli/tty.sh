@@ -47,8 +47,29 @@ test_ctrl_c_ends_the_program_inside() {
 	at_terminal interrupt_caught "$DEN" run -- sh -c 'trap "echo caught; exit 4" INT; echo ready; while :; do sleep 0.1; done'
 }
 
+test_ctrl_c_takes_the_line_along() {
+	at_terminal interrupt_line "$DEN" run --env PS1='# ' -- sh -c 'stty iutf8; exec sh'
+}
+
+test_a_program_may_have_the_keys_as_bytes() {
+	at_terminal interrupt_raw "$DEN" run -- /usr/bin/python3 -c '
+import os, termios, tty
+tty.setraw(0)
+before = termios.tcgetattr(0)
+os.write(1, b"ready\n")
+while (c := os.read(0, 1)) != b"q":
+    os.write(1, b"byte %d\n" % ord(c))
+os.write(1, b"same" if termios.tcgetattr(0) == before else b"other")'
+}
+
 test_ctrl_z_is_for_the_program_inside() {
-	at_terminal suspend "$DEN" run -- sh -c 'trap "echo caught; exit 5" TSTP; echo ready; while :; do sleep 0.1; done'
+	at_terminal suspend "$DEN" run -- /usr/bin/python3 -c '
+import os, signal, time
+signal.signal(signal.SIGTSTP, lambda *_: (os.write(1, b"caught\n"), os._exit(5)))
+os.write(1, b"ready\n")
+time.sleep(100)'
+	# no shell is there to let it go on: it is not stopped
+	at_terminal unsuspended "$DEN" run -- sh -c 'echo ready; read x; echo "got <$x>"'
 }
 
 #@ root user range
