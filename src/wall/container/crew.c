@@ -115,20 +115,3 @@ int crew_wait(struct crew *c, const char *what, struct den_err *err)
 	*c = (struct crew){ 0 };
 	return r;
 }
-
-int crew_do(size_t parts, int max, crew_work work, void *user, const char *what, struct den_err *err)
-{
-	struct crew c;
-	int r = 0, sys;
-
-	max = MIN(MIN(processors(), max), CREW_MAX) - 1;
-	if (crew_start(&c, parts, max, false, work, user, err) < 0) {
-		(void)crew_wait(&c, what, NULL);
-		return -1;
-	}
-	spread(c.n);
-	sys = labour(c.count, parts, work, user, CREW_MAX - 1);
-	if (sys)
-		r = den_fail_sys(err, sys, "%s", what);
-	return crew_wait(&c, what, r == 0 ? err : NULL) < 0 ? -1 : r;
-}

@@ -24,5 +24,3 @@ struct crew {
 int crew_start(struct crew *c, size_t parts, int max, bool urgent, crew_work work, void *user, struct den_err *err);
 /* Waits until all of it is done. Nothing is left after that, whatever it returns. what: for the message. */
 int crew_wait(struct crew *c, const char *what, struct den_err *err);
-/* Both, and we help. */
-int crew_do(size_t parts, int max, crew_work work, void *user, const char *what, struct den_err *err);

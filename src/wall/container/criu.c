@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/sched.h>
 #include <poll.h>
 #include <sched.h>
@@ -20,6 +19,7 @@
 #include <unistd.h>
 
 #include "criu_fds.h"
+#include "enter.h"
 #include "fd.h"
 #include "mem.h"
 #include "pb.h"
@@ -101,13 +101,6 @@ static void drop_rights(void)
 	}
 }
 
-static int become_box_root(int box)
-{
-	if (setns(box, CLONE_NEWUSER) < 0 || setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
-		return -1;
-	return prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* changing ids made us undumpable */
-}
-
 /* Nothing is allocated here. */
 static void child(const struct criu_start *s, int rpc, int runtime, int shim, int log)
 {
@@ -117,7 +110,8 @@ static void child(const struct criu_start *s, int rpc, int runtime, int shim, in
 	char *argv[] = { (char *)"criu", (char *)"--inhibit-cache", (char *)"--library-path", (char *)HERE "/lib",
 		(char *)"--preload", (char *)"/proc/self/fd/8", (char *)HERE "/criu", (char *)"--no-default-config",
 		(char *)"swrk", (char *)"3", NULL };
-	int fds[] = { rpc, runtime, s->images, s->kdat, s->box, shim, s->init, s->watches, s->hide };
+	int fds[] = { rpc, runtime, s->images, s->kdat, s->mounts >= 0 ? s->mounts : s->box, shim, s->init, s->watches, s->hide };
+	unsigned late = s->mounts >= 0 ? CLONE_NEWNS : s->enter; /* what criu_shim.c enters */
 	int null = open("/dev/null", O_RDWR);
 
 	/* One that saves must not die with the keeper: it has to let go of what it looks into. It sees at its next step
@@ -126,6 +120,9 @@ static void child(const struct criu_start *s, int rpc, int runtime, int shim, in
 		*more++ = s->inside ? dies : keep;
 	if (s->hide >= 0)
 		*more = hide;
+	/* its exec makes it one that can be looked into again: by then nothing of ours is in it */
+	if (s->inside && enter_as_root(s->box, s->enter & ~late) < 0)
+		_exit(CRIU_EXIT_ENTER);
 	for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
 		if (fds[i] >= 0 && (fds[i] = fcntl(fds[i], F_DUPFD, 32)) < 0)
 			_exit(1);
@@ -149,9 +146,9 @@ static void child(const struct criu_start *s, int rpc, int runtime, int shim, in
 	/* What is loaded has its session keyring from here: not the keeper's keys. */
 	syscall(SYS_keyctl, 1 /* KEYCTL_JOIN_SESSION_KEYRING */, NULL, 0, 0, 0);
 	umask(077);
-	if (s->inside ? become_box_root(CRIU_FD_BOX) < 0 : (drop_rights(), 0))
-		_exit(CRIU_EXIT_ENTER);
-	snprintf(enter, sizeof(enter), CRIU_ENV_ENTER "=%u", s->enter);
+	if (!s->inside)
+		drop_rights();
+	snprintf(enter, sizeof(enter), CRIU_ENV_ENTER "=%u", late);
 	execve(HERE "/ld.so", argv, env);
 	_exit(127);
 }

@@ -53,6 +53,7 @@ struct criu_start {
 	unsigned enter;	      /* CLONE_NEW* of what else it enters */
 	const int *groups;    /* descriptors into which it writes "0" first, see cgroup_join_fds() */
 	int n_groups, group;  /* and the one for clone3(), or -1 */
+	int mounts;	      /* its mount namespace, if that of `box` is not to be looked into; -1: by `box` */
 	int images;	      /* directory; -1: none */
 	int init;	      /* process 1's program; -1: none */
 	int watches;	      /* file in memory; -1: none */

@@ -5,7 +5,7 @@
 #define CRIU_FD_RUNTIME 4 /* directory of its program and libraries */
 #define CRIU_FD_IMAGES 5  /* directory of the images */
 #define CRIU_FD_KDAT 6	  /* file in memory: what it knows of the kernel */
-#define CRIU_FD_BOX 7	  /* pidfd of a process whose namespaces it enters */
+#define CRIU_FD_BOX 7	  /* what it enters: pidfd of a process, or a mount namespace */
 #define CRIU_FD_SHIM 8	  /* criu_shim.c */
 #define CRIU_FD_INIT 9	  /* load: the program of process 1; save: the ipc namespace, if CRIU keeps it */
 #define CRIU_FD_WATCHES 10 /* save: file in memory, see watches.h */

@@ -88,7 +88,7 @@ static int ask_criu(const struct plan *inside, int kdat, struct den_err *err)
 		return -1;
 	pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (pidfd >= 0) {
-		struct criu_start how = { .box = pidfd, .inside = inside != NULL, .enter = namespaces, .group = -1, .hide = -1,
+		struct criu_start how = { .box = pidfd, .inside = inside != NULL, .enter = namespaces, .group = -1, .hide = -1, .mounts = -1,
 			.images = -1, .init = -1, .watches = -1, .kdat = kdat };
 
 		r = criu_start(&how, &c, err);

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -38,6 +39,7 @@
 #include "nl.h"
 #include "pages.h"
 #include "pb.h"
+#include "status.h"
 #include "tmpfs.h"
 
 extern int umount2(const char *, int);
@@ -146,8 +148,11 @@ static int stage_hold(struct launch *l, struct den_err *err)
 	int talk = ((struct holding *)l->own)->talk;
 	struct ask a;
 
-	(void)err;
-	close_others(l, &talk); /* the report pipe, too: that is success */
+	/* We are a copy of the keeper, and root of the box is about to read images that it must not trust: it could trace us
+	 * else. The end of the report pipe is success. */
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
+		return den_fail_sys(err, errno, "prctl");
+	close_others(l, &talk);
 	while (recv(talk, &a, sizeof(a), 0) == (ssize_t)sizeof(a)) {
 		struct den_err e = { 0 };
 
@@ -214,6 +219,20 @@ static int restore_groups(void *user, size_t part, int who)
 	return groups_restore(d->cg, buf_str(&d->notes.groups), &e) == 0 ? 0 : e.sys ? e.sys : EIO;
 }
 
+/* Process 1 is what CRIU says that it is, if it is our child: then its number is not used again before we reap it. */
+static int first_process(struct load *d, pid_t pid, struct den_err *err)
+{
+	auto_fd fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	siginfo_t si;
+	struct status st;
+
+	if (d->pid || fd < 0 || waitid(P_PIDFD, (id_t)fd, &si, WEXITED | WNOHANG | WNOWAIT) < 0 || status_of(pid, &st) < 0 ||
+		!st.nested || st.inner != 1)
+		return den_fail(err, DEN_DENIED, 0, "CRIU names %d as process 1, which it is not", (int)pid);
+	d->pid = pid;
+	return 0;
+}
+
 /* All processes are there, their mappings are as they will be, and what fails still ends all of it. */
 static int load_rest(struct load *d, struct den_err *err)
 {
@@ -221,7 +240,7 @@ static int load_rest(struct load *d, struct den_err *err)
 	int r = crew_start(&groups, 1, 1, false, restore_groups, d, err); /* the kernel lets it wait: meanwhile */
 
 	if (r == 0)
-		r = pages_load(d->cg, d->images, d->notes.pages, err);
+		r = pages_load(d->cg, d->holder.pidfd, d->images, d->notes.pages, err);
 	return crew_wait(&groups, "put processes into the groups of their execs", r == 0 ? err : NULL) < 0 ? -1 : r;
 }
 
@@ -230,8 +249,7 @@ static int load_step(const char *step, pid_t pid, void *user, struct den_err *er
 	struct load *d = user;
 
 	if (!strcmp(step, "setup-namespaces")) {
-		d->pid = pid;
-		return ask(d, ASK_PROC, pid, err);
+		return first_process(d, pid, err) < 0 ? -1 : ask(d, ASK_PROC, pid, err);
 	}
 	if (!strcmp(step, "post-restore"))
 		return load_rest(d, err);
@@ -321,14 +339,19 @@ static void load_options(struct buf *b, const struct load *d)
 
 static int run_criu(struct load *d, int dirfd, struct den_err *err)
 {
-	auto_fd images = open_images(d->plan, dirfd, err), init = -1, kdat = criu_kdat(d->plan, true, err);
+	auto_fd images = open_images(d->plan, dirfd, err), init = -1, mounts = -1, kdat = criu_kdat(d->plan, true, err);
 	auto_buf opts = { 0 }, answer = { 0 };
 	int groups[CGROUP_MAX_FDS], n = 0, r;
 	struct criu_start how = { .box = d->holder.pidfd, .inside = true, .group = -1, .watches = -1, .hide = -1, .images = images, .kdat = kdat,
 		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP, .groups = groups };
 	struct criu c = { 0 };
 	cpu_set_t cpus;
+	char path[48];
 
+	snprintf(path, sizeof(path), "/proc/%d/ns/mnt", (int)d->holder.pid);
+	how.mounts = mounts = open(path, O_RDONLY | O_CLOEXEC);
+	if (mounts < 0)
+		return den_fail_sys(err, errno, "the box's mount namespace");
 	if (images < 0 || kdat < 0 || (init = open_program(d, err)) < 0)
 		return -1;
 	how.init = init;

@@ -24,8 +24,9 @@ int pages_copied(struct pages *p, struct den_err *err);
 int pages_end(struct pages *p, struct den_err *err);
 void pages_free(struct pages *p);
 
-/* The processes are there, and do not run. needed: there must be some. */
-int pages_load(struct cgroup *cg, int dirfd, bool needed, struct den_err *err);
+/* The processes are there, and do not run. box: pidfd of one in the box's user namespace; memory of others is not written.
+ * needed: there must be some. */
+int pages_load(struct cgroup *cg, int box, int dirfd, bool needed, struct den_err *err);
 
 /* ---- what is in den-pages ---- */
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "crew.h"
+#include "enter.h"
 #include "fd.h"
 #include "mem.h"
 #include "pages_fds.h"
@@ -21,6 +22,8 @@ struct member {
 };
 
 struct loading {
+	int box;     /* see pages_load() */
+	bool inside; /* one of the crew: it is the box's root */
 	struct piece *v;
 	size_t n, *parts, n_parts;
 	pid_t *hosts; /* of each piece */
@@ -134,18 +137,32 @@ static int fill_piece(const struct loading *l, const struct piece *v, pid_t host
 
 static int fill_part(void *user, size_t part, int who)
 {
-	const struct loading *l = user;
+	struct loading *l = user;
 	int r = 0;
 
 	(void)who;
+	/* A process is named by its number here, and who loads could have it used again by another one of the host. So the
+	 * kernel shall refuse us all that it refuses root of the box. */
+	if (!l->inside && enter_as_root(l->box, 0) < 0)
+		return errno;
+	l->inside = true;
 	for (size_t i = l->parts[part]; r == 0 && i < l->parts[part + 1]; i++)
 		r = fill_piece(l, &l->v[i], l->hosts[i]);
 	return r;
 }
 
-int pages_load(struct cgroup *cg, int dirfd, bool needed, struct den_err *err)
+/* None of it by ourselves: we have too many rights. */
+static int fill(struct loading *l, struct den_err *err)
 {
-	struct loading l = { 0 };
+	struct crew c;
+	int r = crew_start(&c, l->n_parts, CREW_MAX, false, fill_part, l, err);
+
+	return crew_wait(&c, "load the memory of a process", r == 0 ? err : NULL) < 0 ? -1 : r;
+}
+
+int pages_load(struct cgroup *cg, int box, int dirfd, bool needed, struct den_err *err)
+{
+	struct loading l = { .box = box };
 	int r;
 
 	if (pages_table_read(dirfd, &l.v, &l.n, err) < 0)
@@ -153,9 +170,7 @@ int pages_load(struct cgroup *cg, int dirfd, bool needed, struct den_err *err)
 	if (!l.n)
 		return needed ? damaged(err) : 0;
 	l.parts = pages_parts(l.v, l.n, &l.n_parts);
-	r = find_hosts(&l, cg, err) < 0 || map_files(&l, dirfd, err) < 0
-		    ? -1
-		    : crew_do(l.n_parts, CREW_MAX, fill_part, &l, "load the memory of a process", err);
+	r = find_hosts(&l, cg, err) < 0 || map_files(&l, dirfd, err) < 0 ? -1 : fill(&l, err);
 	for (int i = 0; i < PAGES_FILES_MAX; i++)
 		if (l.maps[i])
 			munmap((void *)(uintptr_t)l.maps[i], l.sizes[i]);

@@ -274,7 +274,7 @@ static int hide_make(struct den_err *err)
 
 int container_save(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err)
 {
-		struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .watches = -1, .hide = -1, .images = s->dirfd, .keep = !s->stay,
+		struct criu_start how = { .box = b->pidfd, .pids = true, .group = -1, .init = -1, .watches = -1, .hide = -1, .mounts = -1, .images = s->dirfd, .keep = !s->stay,
 		.enter = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP | CLONE_NEWTIME };
 	auto_fd kdat = -1, ipc = -1, watches = -1, hide = hide_make(err);
 	auto_buf opts = { 0 }, answer = { 0 }, found = { 0 };

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <limits.h>
 #include <linux/openat2.h>
 #include <sched.h>
@@ -21,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "enter.h"
 #include "fd.h"
 #include "mem.h"
 #include "tree.h"
@@ -159,21 +159,12 @@ static int pack_top(int out, const char *top, struct den_err *err)
 	return r < 0 ? den_wrap(err, "save what is in '%s'", top) : 0;
 }
 
-/* Root of the box, in its mount namespace, and nothing else. */
-static int become_box(int box, struct den_err *err)
-{
-	if (setns(box, CLONE_NEWUSER | CLONE_NEWNS) < 0 || setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
-		setresuid(0, 0, 0) < 0)
-		return den_fail_sys(err, errno, "enter the box");
-	return 0;
-}
-
 static int pack_all(int box, int out, struct den_err *err)
 {
 	struct stat none = { 0 };
 
-	if (become_box(box, err) < 0)
-		return -1;
+	if (enter_as_root(box, CLONE_NEWNS) < 0)
+		return den_fail_sys(err, errno, "enter the box");
 	for (size_t i = 0; i < ARRAY_SIZE(tops); i++)
 		if (pack_top(out, tops[i], err) < 0)
 			return -1;

@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "enter.h"
 #include "fd.h"
 #include "mem.h"
 #include "walk.h"
@@ -150,8 +150,7 @@ static void look(int box, struct watches *w, int out)
 		"/run", "/dev/shm", "/etc", "/var", "" };
 	unsigned budget = ENTRIES_MAX;
 
-	if (setns(box, CLONE_NEWUSER | CLONE_NEWNS) < 0 || setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 ||
-		setresuid(0, 0, 0) < 0)
+	if (enter_as_root(box, CLONE_NEWNS) < 0)
 		_exit(1);
 	for (size_t i = 0; i < ARRAY_SIZE(tops) && w->left; i++)
 		look_below(tops[i], w, &budget, out);
