@@ -27,6 +27,7 @@
 #include "strv.h"
 
 #define DESCRIPTORS 64
+#define ROOM_BYTES (4 << 20) /* where there is so much, it was not room that was missing */
 
 int memory_possible(struct keeper *k, struct den_err *err)
 {
@@ -134,16 +135,19 @@ static int let_run(struct keeper *k, struct den_err *err)
 	return den_wrap(err, "the box could not go on after its programs were saved");
 }
 
-/* Who saves is another program, and all that is heard of what went wrong is what it says. */
-static void room_told(struct den_err *err)
+/* Who saves is another program, and all that is heard of what went wrong is what it says, with names that the box chose.
+ * So it is asked, too, while what was written is still there: is there no room in fact? */
+static void room_told(int dir, struct den_err *err)
 {
-	static const int ways[] = { ENOSPC, EDQUOT, EFBIG };
+	auto_fd fd = -1;
+	int sys;
 
-	for (size_t i = 0; i < ARRAY_SIZE(ways); i++)
-		if (strcasestr(err->msg, strerror(ways[i]))) {
-			den_fail_sys(err, ways[i], "no room for what the programs have in memory");
-			return;
-		}
+	if (!strcasestr(err->msg, strerror(ENOSPC)) && !strcasestr(err->msg, strerror(EDQUOT)))
+		return;
+	fd = openat(dir, "room", O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* all of the directory goes in a moment */
+	sys = fd < 0 ? errno : posix_fallocate(fd, 0, ROOM_BYTES);
+	if (sys == ENOSPC || sys == EDQUOT)
+		den_fail_sys(err, sys, "no room for what the programs have in memory");
 }
 
 static int save_images(struct save *s, bool stay, struct den_err *err)
@@ -168,7 +172,7 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 		return -1;
 	r = k->ops->save(&k->wall, &plan.p, &s->w, err);
 	if (r < 0)
-		room_told(err);
+		room_told(dir, err);
 	if (r == 0 && !s->copied)
 		r = den_fail(err, DEN_INTERNAL, 0, "the wall did not say when nothing ran");
 	if (r < 0 || stay) {

@@ -90,6 +90,25 @@ test_without_room_nothing_is_saved_and_nothing_is_lost() {
 	empty
 }
 
+# What cannot be saved is told with names that the box chose; they are not taken for what the kernel says.
+#@ root
+test_a_name_is_not_taken_for_a_full_disk() {
+	local b
+	can_save
+	[ "${DEN_WALL:-container}" = container ] || skip "it is about what CRIU says"
+	b=$(box)
+	den exec --detach "$b" -- python3 -c 'import os, time
+f = open("/root/large: No space left on device", "w")
+os.posix_fallocate(f.fileno(), 0, 260 << 20)
+os.unlink(f.name)
+open("/root/ready", "w")
+time.sleep(1000)' >/dev/null
+	soon 10 den exec "$b" -- test -e /root/ready
+	try timeout 60 "$DEN" checkpoint --full "$b"
+	want_err_has "large: No space left on device"
+	want_rc 8
+}
+
 #@ root timeout=200
 test_what_must_not_be_written_is_not_written_and_the_box_goes_on() {
 	local b last=0 verb
