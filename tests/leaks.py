@@ -281,7 +281,18 @@ def bare(state):
             subprocess.run(["rm", "-rf", "--", "%s/templates/%s" % (state, name)], stderr=subprocess.DEVNULL)
 
 
+def remove_cgroups(state):
+    """Of a test that failed: its keepers were killed, and nobody else removes them."""
+    for g in (c[len("cgroup "):] for c in cgroups_left(state)):
+        for base, dirs, _ in os.walk(g, topdown=False):
+            try:
+                os.rmdir(base)
+            except OSError:
+                pass
+
+
 def clear(scratch):
+    remove_cgroups(scratch + "/state")
     mounts = [l.split()[4] for l in open("/proc/self/mountinfo") if " " + scratch + "/" in l]
     for m in reversed(mounts):
         subprocess.run(["umount", "-l", m], stderr=subprocess.DEVNULL)

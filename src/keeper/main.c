@@ -499,6 +499,24 @@ static int keeper_run(struct keeper *k, const char *state, const char *id, struc
 	return loop_run(k->loop, err);
 }
 
+static bool is_another(const struct box_id *id, void *user)
+{
+	const struct keeper *k = user;
+
+	return strcmp(id->s, k->id.s) != 0;
+}
+
+/* Of a box that is deleted, when nobody waits any more. */
+static void remove_rest(struct keeper *k)
+{
+	struct den_err ignored;
+
+	if (k->ops && k->wall.left)
+		(void)k->ops->sweep(k->store->tag, is_another, k, NULL, &ignored);
+	home_remove(k);
+	(void)box_empty_trash(k->store, &k->id, &ignored);
+}
+
 int keeper_main(const char *state, const char *id)
 {
 	struct keeper *k = mem_new(struct keeper);
@@ -521,10 +539,8 @@ int keeper_main(const char *state, const char *id)
 		wire_frame_put(&frame, WM_FAIL, 0, b.p, (uint32_t)b.len);
 		(void)!write(FIRST_CLIENT_FD, frame.p, frame.len);
 		feed_last();
-		if (k->in_trash) {
-			home_remove(k);
-			(void)box_empty_trash(k->store, &k->id, &err); /* release() at exit */
-		}
+		if (k->in_trash)
+			remove_rest(k); /* release() at exit */
 		return 1;
 	}
 	/* Whoever waited has been answered. */
@@ -537,8 +553,7 @@ int keeper_main(const char *state, const char *id)
 		(void)home_sweep(k, &err); /* of a rollback a moment ago */
 	if (k->in_trash) {
 		k->ops->release(&k->wall);
-		home_remove(k);
-		(void)box_empty_trash(k->store, &k->id, &err);
+		remove_rest(k);
 	}
 	return 0; /* the process ends here: memory goes with it */
 }

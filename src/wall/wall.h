@@ -63,6 +63,7 @@ struct wall_box {
 	int mntns;    /* held while a box that is deleted goes down, see stop() */
 	int door;     /* what a woken init gets in place of its listening socket; -1: that one */
 	bool host_net; /* tests only */
+	bool left;    /* clean(): its last process took too long to go, and its cgroup is still there */
 	bool parked;  /* adopt(): its init waits to be woken, whoever else listens for it */
 	char *note;   /* what could not be had, for den inspect; NULL: nothing */
 };

@@ -215,8 +215,7 @@ void container_release(struct wall_box *b)
 
 void container_clean(struct wall_box *b)
 {
-	if (b->cg)
-		cgroup_remove(b->cg);
+	b->left = b->cg && !cgroup_remove(b->cg);
 	cgroup_free(b->cg);
 	b->cg = NULL;
 	free(b->note);
