@@ -644,12 +644,17 @@ int den_box_pause_disk(struct den_box *box, struct den_saved **ret, struct den_e
 int den_box_hibernate(struct den_box *box, struct den_err *err);
 /**
  * den_box_fork_full() - a new box with the programs of this one running, too
- * @ref:   a full checkpoint; "now" or NULL: the present, for which one is made. This box goes on after a moment
+ * @ref:   a full checkpoint, or what den_box_fork_point() made; "now" or NULL: the present. This box goes on after a moment
  * @over:  as of den_box_fork_as(); may be NULL
- * @saved: what was saved; its number is the @ref for more copies of the same instant. May be NULL
+ * @saved: what became of the programs on the way. May be NULL
  */
 int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box_spec *over, struct den_box **ret,
 	struct den_saved **saved, struct den_err *err);
+/**
+ * den_box_fork_point() - the present, with programs, for several forks of the same instant
+ * @ret: its number is their @ref, for as long as @box is open
+ */
+int den_box_fork_point(struct den_box *box, struct den_saved **ret, struct den_err *err);
 /**
  * den_template_bake() - a template whose boxes begin with programs running
  * @ref:  a full checkpoint; "now" or NULL: the present

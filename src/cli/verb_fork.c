@@ -75,15 +75,31 @@ static int fork_policy(struct den_box *made, const struct args *a, struct den_er
 	return r;
 }
 
-/* Its programs run from the first moment, so it is made with its policy. All are copies of the same instant. */
-static int fork_full(struct den_box *box, struct spot *at, const struct args *a, struct den_box_spec *over,
+/* All are copies of the same instant. */
+static int fork_instant(struct den_box *box, struct spot *at, const struct args *a, struct den_err *err)
+{
+	auto_den_saved saved = NULL;
+	char ref[24];
+
+	if (at->ref && *at->ref && strcmp(at->ref, "now"))
+		return 0;
+	if (den_box_fork_point(box, &saved, err) < 0)
+		return -1;
+	saved_tell(a, saved);
+	snprintf(ref, sizeof(ref), "%llu", (unsigned long long)saved->number);
+	free(at->ref);
+	at->ref = mem_strdup(ref);
+	return 0;
+}
+
+/* Its programs run from the first moment, so it is made with its policy. */
+static int fork_full(struct den_box *box, const struct spot *at, const struct args *a, struct den_box_spec *over,
 	struct den_err *err)
 {
 	auto_net_args n = { 0 };
 	auto_den_saved saved = NULL;
 	struct den_policy *had = NULL;
 	struct den_box *made = NULL;
-	char ref[24];
 	int r = 0;
 
 	if (a->net && !strcmp(a->net, "none") && !net_args_given(a))
@@ -96,9 +112,6 @@ static int fork_full(struct den_box *box, struct spot *at, const struct args *a,
 	if (r < 0 || den_box_fork_full(box, at->ref, over, &made, &saved, err) < 0)
 		return -1;
 	saved_tell(a, saved);
-	snprintf(ref, sizeof(ref), "%llu", (unsigned long long)saved->number);
-	free(at->ref);
-	at->ref = mem_strdup(ref);
 	r = print_fork(a, made);
 	den_box_close(made);
 	return r;
@@ -152,6 +165,8 @@ static int fork_box(const struct args *a)
 	status = spot_open(a, a->words[0], &at, &s);
 	if (status)
 		return status;
+	if (a->full && count > 1 && fork_instant(s.box, &at, a, &err) < 0)
+		return history_fail(a, &err);
 	for (uint64_t i = 0; i < count && !status; i++) {
 		status = fork_one(s.box, &at, a, i, count, &err);
 		if (status >= 0)

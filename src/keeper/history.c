@@ -581,7 +581,7 @@ int req_fork_point(struct client *c, const struct wire_frame *f, struct buf *out
 	if (field_str(f, F_REF, 64, &ref, err) < 0)
 		return -1;
 	if (field_u64(f, F_FLAGS, 0) & SAVE_FULL)
-		return memory_point(c, ref, out, err);
+		return memory_point(c, ref, field_u64(f, F_FLAGS, 0) & SAVE_LEND, out, err);
 	if (box_point(c->k, ref, &number, err) < 0)
 		return -1;
 	snprintf(from, sizeof(from), "%s@%llu", c->k->id.s, (unsigned long long)number);

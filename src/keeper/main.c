@@ -286,6 +286,7 @@ static const struct {
 	{ WM_ROLLBACK, true, req_rollback },
 	{ WM_PRUNE, true, req_prune },
 	{ WM_FORK_POINT, true, req_fork_point },
+	{ WM_LENT, true, req_lent },
 	{ WM_DIFF, true, req_diff },
 	{ WM_MERGE, true, req_merge },
 	{ WM_MERGE_END, true, req_merge_end },

@@ -96,6 +96,7 @@ struct save {
 	bool passing; /* see saved.h */
 	struct wall_saving w;
 	uint64_t bytes;
+	int dir; /* of the images; -1: not made */
 };
 
 static int on_frozen(void *user, struct den_err *err)
@@ -155,13 +156,13 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 	struct keeper *k = s->k;
 	struct saved_about about;
 	auto_plan plan = { 0 };
-	auto_fd dir = -1, here = -1;
+	auto_fd here = -1;
 	struct den_err why;
 	int r;
 
-	if (plan_make(k, &plan, err) < 0 || saved_begin(k->store, &k->id, s->number, &dir, err) < 0)
+	if (plan_make(k, &plan, err) < 0 || saved_begin(k->store, &k->id, s->number, &s->dir, err) < 0)
 		return -1;
-	here = memory_dir(dir, err);
+	here = memory_dir(s->dir, err);
 	if (here < 0)
 		return -1;
 	s->w.dirfd = here;
@@ -175,7 +176,7 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 		room_told(dir, err);
 	if (r == 0 && !s->copied)
 		r = den_fail(err, DEN_INTERNAL, 0, "the wall did not say when nothing ran");
-	if (r < 0 || stay) {
+	if (r < 0 || (stay && !s->w.lent)) {
 		why = r < 0 ? *err : (struct den_err){ 0 };
 		if (let_run(k, err) < 0)
 			return -1;
@@ -187,7 +188,7 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 	memory_about(k, &about);
 	about.runtime = s->w.runtime ? mem_strdup(s->w.runtime) : NULL;
 	about.passing = s->passing;
-	r = saved_commit(k->store, &k->id, s->number, dir, &about, &s->bytes, err);
+	r = saved_commit(k->store, &k->id, s->number, s->dir, &about, &s->bytes, err);
 	saved_about_free(&about);
 	return r < 0 ? -1 : quota_room(k, 0, err);
 }
@@ -257,12 +258,28 @@ static void save_free(struct save *s)
 {
 	strv_free(s->w.lost);
 	free(s->w.runtime);
+	fd_close(&s->dir);
 }
 
-static int save_stay(
-	struct keeper *k, const char *message, bool passing, struct save *s, struct den_err *err)
+/* What is lent goes on when that is over. Its images are worth nothing then: the checkpoint is one of files. */
+static int loan(struct save *s, struct client *borrower, bool made, struct den_err *err)
 {
-	bool held = k->row.info.state == BOX_PAUSED;
+	struct den_err ignored;
+	int r = made ? memory_lend(borrower, s->number, s->dir, err) : -1;
+
+	if (let_run(s->k, made && r == 0 ? err : &ignored) < 0 && made && r == 0)
+		r = -1;
+	s->w.frozen_ns += clock_mono_ns() - s->w.held_ns;
+	if (made)
+		saved_remove(s->k->store, &s->k->id, s->number);
+	return r;
+}
+
+/* borrower: makes one fork of it, and needs no images besides. */
+static int save_stay(struct keeper *k, const char *message, bool passing, struct client *borrower, struct save *s,
+	struct den_err *err)
+{
+	bool held = k->row.info.state == BOX_PAUSED, recorded;
 	struct den_err ignored;
 	int r;
 
@@ -273,12 +290,15 @@ static int save_stay(
 			(void)k->ops->freeze(&k->wall, true, &ignored);
 		return -1;
 	}
-	*s = (struct save){ .k = k, .number = k->row.next, .passing = passing };
+	*s = (struct save){ .k = k, .number = k->row.next, .passing = passing, .w.lend = borrower, .dir = -1 };
 	tell_large(k);
 	r = save_images(s, true, err);
 	if (r == 0)
-		r = box_record(k, s->number, CKPT_MANUAL, message, NULL, s->bytes, err);
-	if (r < 0)
+		r = box_record(k, s->number, CKPT_MANUAL, message, NULL, s->w.lent ? 0 : s->bytes, err);
+	recorded = r == 0;
+	if (s->w.lent && loan(s, borrower, recorded, err) < 0)
+		r = -1;
+	if (!recorded)
 		save_undo(s);
 	else
 		box_print_set(k, s->print, s->known);
@@ -289,7 +309,7 @@ static int save_stay(
 
 int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, struct den_err *err)
 {
-	struct save s = { 0 };
+	struct save s = { .dir = -1 };
 	int r;
 
 	if (k->row.info.on_disk == ON_DISK_FULL) { /* what would be saved is */
@@ -301,7 +321,7 @@ int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, st
 		wire_put_u64(out, F_SIZE, v.bytes);
 		return 0;
 	}
-	r = save_stay(k, message, false, &s, err);
+	r = save_stay(k, message, false, NULL, &s, err);
 	if (r == 0) {
 		save_answer(&s, out);
 		memory_drop_passing(k);
@@ -311,10 +331,10 @@ int memory_checkpoint(struct keeper *k, const char *message, struct buf *out, st
 	return r < 0 ? den_wrap(err, "full checkpoint") : 0;
 }
 
-int memory_point(struct client *c, const char *ref, struct buf *out, struct den_err *err)
+int memory_point(struct client *c, const char *ref, bool lend, struct buf *out, struct den_err *err)
 {
 	struct keeper *k = c->k;
-	struct save s = { 0 };
+	struct save s = { .dir = -1 };
 	uint64_t number;
 	int r;
 
@@ -331,9 +351,10 @@ int memory_point(struct client *c, const char *ref, struct buf *out, struct den_
 		wire_put_u64(out, F_NUMBER, k->row.info.images);
 		return 0;
 	}
-	r = save_stay(k, FOR_FORK, true, &s, err);
+	r = save_stay(k, FOR_FORK, true, lend ? c : NULL, &s, err);
 	if (r == 0) {
-		memory_forks_of(c, s.number, true);
+		if (!s.w.lent)
+			memory_forks_of(c, s.number, true);
 		save_answer(&s, out);
 		memory_drop_passing(k);
 	}
@@ -383,7 +404,7 @@ static void execs_still(struct keeper *k)
 
 int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct den_err *err)
 {
-	struct save s = { .k = k, .number = k->row.next };
+	struct save s = { .k = k, .number = k->row.next, .dir = -1 };
 	bool held = k->row.info.state == BOX_PAUSED;
 	struct den_err ignored;
 	int r;

@@ -13,6 +13,9 @@ int memory_fits(struct keeper *k, const struct saved *v, struct den_err *err);
 /* The directory again, as a wall needs it that mounts it. */
 int memory_dir(int dirfd, struct den_err *err);
 
+/* lend.c: whoever asked makes a fork now, of the images in dirfd, whose memory is lent. Over when this returns. */
+int memory_lend(struct client *c, uint64_t number, int dirfd, struct den_err *err);
+
 /* ---- memory_after.c ---- */
 
 #define FOR_FORK "for a fork" /* message of a checkpoint that nobody asked for */

@@ -12,6 +12,7 @@
 #include "gate.h"
 #include "keeper.h"
 #include "place.h"
+#include "proc.h"
 #include "reseed.h"
 
 static int random_hex(char *out, size_t bytes, struct den_err *err)

@@ -224,12 +224,18 @@ static int ask_once(struct den_box *box, uint8_t type, const struct buf *req, in
 	box->reply = r;
 	conn_send_fds(&box->conn, type, 0, req ? req->p : NULL, req ? req->len : 0, &fd, fd >= 0);
 	while (!r->done && box->connected) {
+		int step;
+
 		box->depth++;
-		if (loop_step(box->loop, -1, err) < 0) {
-			box->depth--;
-			break;
-		}
+		step = loop_step(box->loop, -1, err);
 		box->depth--;
+		if (step < 0)
+			break;
+		if (r->then && r->data.len) {
+			r->then(&r->data, r->user);
+			r->then = NULL;
+			r->data.len = 0;
+		}
 	}
 	box->reply = NULL;
 	if (!r->done)
@@ -296,6 +302,24 @@ int box_ask_stream(struct den_box *box, uint8_t type, const struct buf *req, str
 	}
 	*ret = fds[0];
 	return 0;
+}
+
+int box_ask_between(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more,
+	void (*then)(const struct buf *part, void *user), void *user, struct buf *out, struct den_err *err)
+{
+	struct reply r = { .more = more, .then = then, .user = user };
+	int res;
+
+	if (box->reply)
+		return den_fail(err, DEN_CONFLICT, 0, "called from inside a callback");
+	if (be_met(box, err) < 0)
+		return -1;
+	res = ask_once(box, type, req, -1, &r, err);
+	if (res == 0)
+		*out = r.data;
+	else
+		buf_free(&r.data);
+	return res;
 }
 
 int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,

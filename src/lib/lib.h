@@ -26,6 +26,8 @@ struct reply {
 	struct den_err err;
 	struct buf data; /* fields of OK, and of the frames before it */
 	uint8_t more;	 /* type of frames that carry a part of the answer; 0: none */
+	void (*then)(const struct buf *part, void *user); /* not NULL: gets the first of them */
+	void *user;
 };
 
 struct den_box {
@@ -90,6 +92,10 @@ int read_id(const struct buf *b, struct box_id *ret, struct den_err *err); /* F_
 /* Sends a request and waits; *out (may be NULL) gets the answer's fields. */
 int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,
 	struct den_err *err);
+/* Likewise; then() is called once, between the request and its answer, when a frame of type `more` has come, with what it
+ * says. What that returns is not looked at. Asked once, of a keeper that stays. */
+int box_ask_between(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more,
+	void (*then)(const struct buf *part, void *user), void *user, struct buf *out, struct den_err *err);
 /* Likewise with a socket for a long answer, of which *ret is our end. */
 int box_ask_stream(struct den_box *box, uint8_t type, const struct buf *req, struct buf *out, int *ret,
 	struct den_err *err);

@@ -1,4 +1,5 @@
 /* Programs on disk: full checkpoints, pausing to disk, hibernating, forks with programs. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,40 +93,110 @@ int den_rollback_disk(
 	return 0;
 }
 
+static char *from_of(const struct den_box *box, uint64_t number)
+{
+	char from[64];
+
+	snprintf(from, sizeof(from), "%s@%llu", box->id.s, (unsigned long long)number);
+	return mem_strdup(from);
+}
+
 /* "ID@N" of a full checkpoint, made if need be. */
 static int full_point(struct den_box *box, const char *ref, char **ret_from,
 	struct den_saved **saved, struct den_err *err)
 {
 	auto_buf req = { 0 };
 	struct den_saved *s;
-	char from[64];
 
 	wire_put_str(&req, F_REF, ref);
 	if (save_ask(box, WM_FORK_POINT, &req, &s, err) < 0)
 		return -1;
-	snprintf(from, sizeof(from), "%s@%llu", box->id.s, (unsigned long long)s->number);
-	*ret_from = mem_strdup(from);
+	*ret_from = from_of(box, s->number);
 	*saved = s;
 	return 0;
+}
+
+/* The box lends its memory to the fork that is made meanwhile. */
+struct borrowing {
+	struct den_box *box, *made;
+	const struct den_box_spec *over;
+	int result; /* 1: nothing was lent */
+	struct den_err err;
+};
+
+static void borrow(const struct buf *part, void *user)
+{
+	struct borrowing *b = user;
+	auto_free char *from = from_of(b->box, wire_find_u64(part->p, part->len, F_NUMBER, 0));
+
+	b->result = box_create_from(b->box->d, from, true, b->over, &b->made, &b->err);
+	if (b->result < 0) /* nobody will come for it */
+		conn_send(&b->box->conn, WM_LENT, 0, NULL, 0);
+}
+
+/* Of what runs now, and one only: 0, 1: all is in images, with *saved; -1. */
+static int fork_lent(struct den_box *box, const struct den_box_spec *over, struct den_box **ret,
+	struct den_saved **saved, struct den_err *err)
+{
+	struct borrowing b = { .box = box, .over = over, .result = 1 };
+	auto_buf req = { 0 }, out = { 0 };
+	int r;
+
+	wire_put_u64(&req, F_FLAGS, SAVE_FULL | SAVE_LEND);
+	r = box_ask_between(box, WM_FORK_POINT, &req, WM_LENT, borrow, &b, &out, err);
+	if (r < 0 && b.result != 0)
+		return -1;
+	if (b.result < 0) {
+		*err = b.err;
+		return -1;
+	}
+	/* A fork that is there is there, whatever became of the other since: who asks for that one hears of it. */
+	if (r < 0)
+		*saved = mem_new(struct den_saved);
+	else if (saved_read(&out, saved, err) < 0) {
+		den_box_close(b.made);
+		return -1;
+	}
+	*ret = b.made;
+	return b.result;
+}
+
+static bool is_now(const char *ref)
+{
+	return !ref || !*ref || !strcmp(ref, "now");
+}
+
+int den_box_fork_point(struct den_box *box, struct den_saved **ret, struct den_err *err)
+{
+	auto_free char *from = NULL;
+
+	return full_point(box, "now", &from, ret, err);
 }
 
 int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box_spec *over,
 	struct den_box **ret, struct den_saved **saved, struct den_err *err)
 {
 	auto_free char *from = NULL;
-	struct den_saved *s;
+	struct den_saved *s = NULL;
+	struct den_err unheard;
+	int r;
 
-	if (box_fork_check(over, err) < 0 || full_point(box, ref, &from, &s, err) < 0)
+	err = err ? err : &unheard;
+	if (box_fork_check(over, err) < 0)
 		return -1;
-	if (box_create_from(box->d, from, true, over, ret, err) < 0) {
-		den_saved_free(s);
+	r = is_now(ref) ? fork_lent(box, over, ret, &s, err) : -1;
+	if (r < 0 && is_now(ref) && err->sys != ESTALE) /* else it took too long for those who were held: from a copy */
 		return -1;
-	}
-	if (saved)
-		*saved = s;
-	else
-		den_saved_free(s);
-	return 0;
+	if (r < 0)
+		r = full_point(box, ref, &from, &s, err) < 0 ? -1 : 1;
+	else if (r > 0)
+		from = from_of(box, s->number);
+	if (r > 0)
+		r = box_create_from(box->d, from, true, over, ret, err);
+	if (r == 0 && saved)
+		*saved = mem_take(&s);
+	den_saved_free(s);
+	return r;
 }
 
 /* The seed that the name had before. What fails here is left to gc. */

@@ -19,6 +19,7 @@
 #include "fd.h"
 #include "mem.h"
 #include "place.h"
+#include "proc.h"
 
 /* ---- room ---- */
 
@@ -316,24 +317,6 @@ int store_trash_empty(struct store *s, const struct box_id *mine, struct den_err
 }
 
 /* ---- its process ---- */
-
-int proc_start_time(pid_t pid, uint64_t *ret)
-{
-	char path[64], text[1024], *p;
-	unsigned long long start;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	if (file_read_at(AT_FDCWD, path, text, sizeof(text), NULL) < 0)
-		return -1;
-	p = strrchr(text, ')');
-	if (!p || sscanf(p + 1,
-			  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-			  "%*d %*d %llu",
-			  &start) != 1)
-		return -1;
-	*ret = start;
-	return 0;
-}
 
 int store_proc_put(int boxfd, const struct box_proc *p, struct den_err *err)
 {

@@ -97,7 +97,6 @@ int store_proc_put(int boxfd, const struct box_proc *p, struct den_err *err);
 int store_proc_get(int boxfd, struct box_proc *ret, int *ret_pidfd);
 bool store_proc_was(int boxfd); /* noted, and not cleared; it need not be there any more */
 void store_proc_clear(int boxfd);
-int proc_start_time(pid_t pid, uint64_t *ret);
 
 /* den-init on disk, written when missing; absolute path. */
 int store_init_path(struct store *s, const void *blob, size_t len, const char *hash, char **ret,

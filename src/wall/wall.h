@@ -72,6 +72,10 @@ struct wall_box {
 struct wall_saving {
 	int dirfd;	 /* an empty directory of the keeper's: images go here, and nowhere else */
 	bool stay;	 /* it runs on afterwards; else its processes end without having run again */
+	/* With stay. Somebody is about to load the images, once: the memory may be left out of them, and be read from the
+	 * processes by whoever loads. Then `lent` is set, and they are held when save() returns, until freeze() lets them go.
+	 * Before that the keeper ends the loan: see WALL_LENT. */
+	bool lend;
 	/* Called once, while nothing of the box runs: its files are copied now. */
 	int (*frozen)(void *user, struct den_err *err);
 	void *user;
@@ -79,7 +83,15 @@ struct wall_saving {
 	char **lost;	   /* what is not in the images, in words for people, one each (strv); NULL: nothing */
 	char *runtime;	   /* what made the images and must load them: "criu 4.2" */
 	int64_t frozen_ns; /* how long nothing ran */
+	bool lent;
+	int64_t held_ns;   /* with lent: since when they are held, of the monotonic clock; not in frozen_ns */
 };
+
+/* A FIFO beside images whose memory is lent, made by the keeper who lends. Who loads writes LENT_FOUND when he has found it
+ * and LENT_DONE when he needs the processes no longer. The keeper closes his end before he lets them go: so whoever could
+ * write the second has read nothing but what was held. */
+#define WALL_LENT ".lent"
+enum { LENT_FOUND = 'f', LENT_DONE = 'd' };
 
 enum wall_settle { SETTLE_FLUSH, SETTLE_HOLD, SETTLE_GO };
 

@@ -127,13 +127,15 @@ enum wire_type {
 	WM_CLAIM,	/* box spec -> F_ID: the ready box becomes that box */
 	WM_READY_LIST,	/* clerk: -> F_RECORD per ready box: box info */
 	WM_DISK_USE,	/* clerk: F_OWNER -> F_DISK, F_IMAGE_BYTES, F_FILE_BYTES: keeper/quota.h */
+	WM_LENT,	/* from a keeper, before it answers WM_FORK_POINT with SAVE_LEND: F_NUMBER. The fork is to be made now, and
+			 * the answer comes when it has its memory. To a keeper, not answered: there will be no fork */
 	WM_TYPES,
 };
 
 /* What comes with WM_WAKE, in this order. */
 enum wake_fds { WAKE_LISTEN = 1 << 0, WAKE_MEMINFO = 1 << 1, WAKE_MEMUSE = 1 << 2 };
 /* F_FLAGS of WM_CHECKPOINT, WM_FORK_POINT, and of WM_PAUSE, which then goes to disk. */
-enum save_flags { SAVE_FULL = 1 << 0 };
+enum save_flags { SAVE_FULL = 1 << 0, SAVE_LEND = 1 << 1 /* for one fork, at once: keeper/lend.c */ };
 /* F_FLAGS of WM_BAKE: instead of one of that name; an image of that name stays, as the same without programs. */
 enum commit_flags { COMMIT_UNPACKED = 1 << 0, COMMIT_BESIDE = 1 << 1 }; /* F_FLAGS of template options */
 enum bake_flags { BAKE_REPLACE = 1 << 0, BAKE_BESIDE = 1 << 1, BAKE_FLAGS = 3 };

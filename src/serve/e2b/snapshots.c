@@ -214,7 +214,7 @@ struct forking {
 	struct den_box *box;
 	const struct den_box_info *i;
 	uint64_t timeout_s;
-	bool files; /* alone */
+	bool files, several; /* files: alone */
 	char ref[24]; /* the instant that all of them are of; "": not yet */
 };
 
@@ -223,11 +223,14 @@ static int fork_full(struct req *r, struct forking *f, const struct den_box_spec
 {
 	auto_saved *saved = NULL;
 
-	if (boxes_fork_full(r, f->box, *f->ref ? f->ref : NULL, over, ret, &saved, err) < 0)
-		return -1;
-	if (saved && !*f->ref)
-		snprintf(f->ref, sizeof(f->ref), "%llu", (unsigned long long)saved->number);
-	return 0;
+	if (f->several && !*f->ref) {
+		auto_saved *point = NULL;
+
+		if (den_box_fork_point(f->box, &point, err) < 0)
+			return -1;
+		snprintf(f->ref, sizeof(f->ref), "%llu", (unsigned long long)point->number);
+	}
+	return boxes_fork_full(r, f->box, *f->ref ? f->ref : NULL, over, ret, &saved, err);
 }
 
 static int fork_files(struct req *r, struct forking *f, const struct den_box_spec *over, struct den_box **ret,
@@ -292,7 +295,7 @@ int e2b_fork(struct req *r, struct den_err *err)
 		fields_get(body, fields, ARRAY_SIZE(fields), false, &a, err) < 0 ||
 		e2b_open(r, &box, err) < 0 || den_box_info(box, &i, err) < 0)
 		return -1;
-	f = (struct forking){ .box = box, .i = i, .timeout_s = a.timeout, .files = e2b_stopped(i) };
+	f = (struct forking){ .box = box, .i = i, .timeout_s = a.timeout, .files = e2b_stopped(i), .several = a.count > 1 };
 	out = json_array();
 	for (uint64_t k = 0; k < a.count; k++)
 		json_array_append_new(out, fork_one(r, &f));

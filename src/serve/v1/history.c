@@ -196,7 +196,7 @@ static int fork_time(struct fork_args *a, struct den_err *err)
 	return 0;
 }
 
-/* Of the programs that run now, the first fork makes a checkpoint; the others are of the same one. */
+/* All of them are of the same instant. */
 struct forks {
 	struct den_box *box;
 	const char *ref;
@@ -207,20 +207,17 @@ struct forks {
 static int fork_make(struct req *r, const struct fork_args *a, const struct den_box_spec *over, struct forks *f,
 	struct den_box **ret, struct den_err *err)
 {
-	struct den_saved *saved = NULL;
+	auto_saved *again = NULL;
 
 	if (!a->full)
 		return boxes_fork_as(r, f->box, f->ref, over, ret, err);
-	if (boxes_fork_full(r, f->box, f->ref, over, ret, &saved, err) < 0)
-		return -1;
-	if (saved && !f->saved) {
-		f->saved = saved;
-		snprintf(f->number, sizeof(f->number), "%llu", (unsigned long long)saved->number);
+	if (a->count > 1 && !f->number[0] && (!f->ref || !strcmp(f->ref, "now"))) {
+		if (den_box_fork_point(f->box, &f->saved, err) < 0)
+			return -1;
+		snprintf(f->number, sizeof(f->number), "%llu", (unsigned long long)f->saved->number);
 		f->ref = f->number;
-	} else {
-		den_saved_free(saved);
 	}
-	return 0;
+	return boxes_fork_full(r, f->box, f->ref, over, ret, f->saved ? &again : &f->saved, err);
 }
 
 static int fork_one(struct req *r, const struct fork_args *a, struct forks *f, json_t *into, struct den_err *err)

@@ -16,8 +16,10 @@
 
 struct pages;
 /* Nothing of the box runs, CRIU has not looked yet. memfd: for CRIU_FD_HIDE, with room for a struct hide. *ret is NULL if
- * there is nothing to do. */
-int pages_begin(struct cgroup *cg, int dirfd, int memfd, struct pages **ret, struct den_err *err);
+ * there is nothing to do. lend: it may be lent instead of being copied, if it is worth it. */
+int pages_begin(struct cgroup *cg, int dirfd, int memfd, bool lend, struct pages **ret, struct den_err *err);
+/* CRIU has looked: the memory is not copied but lent (lent.h), so the box must be held. */
+bool pages_lent(const struct pages *p);
 /* All is copied when this returns. */
 int pages_copied(struct pages *p, struct den_err *err);
 /* CRIU is done, the box may run: writes what is where. */

@@ -12,6 +12,7 @@
 #include "crew.h"
 #include "enter.h"
 #include "fd.h"
+#include "lent.h"
 #include "mem.h"
 #include "pages_fds.h"
 #include "status.h"
@@ -29,7 +30,10 @@ struct loading {
 	pid_t *hosts; /* of each piece */
 	const char *maps[PAGES_FILES_MAX];
 	size_t sizes[PAGES_FILES_MAX];
+	struct lent lent; /* instead of files */
+	char *through;	  /* LENT_BYTES of it, a copy for each of the crew */
 };
+#define LENT_BYTES (256UL << 10)
 
 static int damaged(struct den_err *err)
 {
@@ -117,15 +121,10 @@ static int map_files(struct loading *l, int dirfd, struct den_err *err)
 
 /* ---- copying, in the crew ---- */
 
-static int fill_piece(const struct loading *l, const struct piece *v, pid_t host)
+static int put(pid_t host, const char *p, uint64_t at, size_t len)
 {
-	const char *p = l->maps[v->file] + v->at;
-	size_t len = v->pages * PAGE;
-
-	(void)madvise((void *)(uintptr_t)p, len, MADV_POPULATE_READ);
 	for (size_t done = 0; done < len;) {
-		struct iovec from = { (void *)(uintptr_t)(p + done), len - done },
-			     to = { (void *)(uintptr_t)(v->start + done), len - done };
+		struct iovec from = { (void *)(uintptr_t)(p + done), len - done }, to = { (void *)(uintptr_t)(at + done), len - done };
 		ssize_t n = process_vm_writev(host, &from, 1, &to, 1, 0);
 
 		if (n <= 0)
@@ -133,6 +132,28 @@ static int fill_piece(const struct loading *l, const struct piece *v, pid_t host
 		done += (size_t)n;
 	}
 	return 0;
+}
+
+static int fill_piece(const struct loading *l, const struct piece *v, pid_t host)
+{
+	const char *p = l->maps[v->file] + v->at;
+
+	(void)madvise((void *)(uintptr_t)p, v->pages * PAGE, MADV_POPULATE_READ);
+	return put(host, p, v->start, v->pages * PAGE);
+}
+
+/* From one process to the other. What is read is in the processor's cache when it is written. */
+static int fill_lent(const struct loading *l, const struct piece *v, pid_t host)
+{
+	int from = lent_by(&l->lent, v->pid), r = 0;
+
+	for (size_t done = 0, n; r == 0 && done < v->pages * PAGE; done += n) {
+		n = MIN(v->pages * PAGE - done, LENT_BYTES);
+		if (pread(from, l->through, n, (off_t)(v->start + done)) != (ssize_t)n)
+			return ESTALE;
+		r = put(host, l->through, v->start + done, n);
+	}
+	return r;
 }
 
 static int fill_part(void *user, size_t part, int who)
@@ -147,7 +168,7 @@ static int fill_part(void *user, size_t part, int who)
 		return errno;
 	l->inside = true;
 	for (size_t i = l->parts[part]; r == 0 && i < l->parts[part + 1]; i++)
-		r = fill_piece(l, &l->v[i], l->hosts[i]);
+		r = l->through ? fill_lent(l, &l->v[i], l->hosts[i]) : fill_piece(l, &l->v[i], l->hosts[i]);
 	return r;
 }
 
@@ -160,9 +181,23 @@ static int fill(struct loading *l, struct den_err *err)
 	return crew_wait(&c, "load the memory of a process", r == 0 ? err : NULL) < 0 ? -1 : r;
 }
 
+/* Files, or those who lend it. */
+static int source(struct loading *l, int dirfd, struct den_err *err)
+{
+	if (lent_open(dirfd, &l->lent, err) < 0)
+		return -1;
+	if (!l->lent.n)
+		return map_files(l, dirfd, err);
+	for (size_t i = 0; i < l->n; i++)
+		if (lent_by(&l->lent, l->v[i].pid) < 0)
+			return damaged(err);
+	l->through = mem_alloc(LENT_BYTES);
+	return 0;
+}
+
 int pages_load(struct cgroup *cg, int box, int dirfd, bool needed, struct den_err *err)
 {
-	struct loading l = { .box = box };
+	struct loading l = { .box = box, .lent.fifo = -1 };
 	int r;
 
 	if (pages_table_read(dirfd, &l.v, &l.n, err) < 0)
@@ -170,7 +205,11 @@ int pages_load(struct cgroup *cg, int box, int dirfd, bool needed, struct den_er
 	if (!l.n)
 		return needed ? damaged(err) : 0;
 	l.parts = pages_parts(l.v, l.n, &l.n_parts);
-	r = find_hosts(&l, cg, err) < 0 || map_files(&l, dirfd, err) < 0 ? -1 : fill(&l, err);
+	r = find_hosts(&l, cg, err) < 0 || source(&l, dirfd, err) < 0 ? -1 : fill(&l, err);
+	if (r == 0 && l.through)
+		r = lent_end(&l.lent, err);
+	lent_close(&l.lent);
+	free(l.through);
 	for (int i = 0; i < PAGES_FILES_MAX; i++)
 		if (l.maps[i])
 			munmap((void *)(uintptr_t)l.maps[i], l.sizes[i]);

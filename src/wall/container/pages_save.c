@@ -11,8 +11,10 @@
 
 #include "crew.h"
 #include "fd.h"
+#include "lent.h"
 #include "mem.h"
 #include "pages_fds.h"
+#include "proc.h"
 #include "status.h"
 
 #define MAPS_MAX (16U << 20)
@@ -20,6 +22,7 @@
 #define SPAN_MIN (2U << 20)	   /* bytes of addresses that are worth it, and that CRIU asks for by themselves */
 #define SPAN_PAGES_MIN 64	   /* and pages in them */
 #define ALL_PAGES_MIN 1024	   /* and in all of the box */
+#define LEND_PAGES_MIN 8192	   /* less is copied sooner than a process is made */
 #define PIECES_MAX (1U << 16)
 #define REGIONS 1024
 /* Written at once. With more the page cache takes its memory in larger pieces, and in a virtual machine those are the
@@ -48,6 +51,7 @@ struct pages {
 	size_t n, all;
 	size_t *parts, n_parts;
 	struct crew crew;
+	bool lend;
 	int out; /* of one of the crew */
 	uint64_t at;
 	char *part;
@@ -273,7 +277,7 @@ static struct pages *pages_new(int dirfd)
 	return p;
 }
 
-int pages_begin(struct cgroup *cg, int dirfd, int memfd, struct pages **ret, struct den_err *err)
+int pages_begin(struct cgroup *cg, int dirfd, int memfd, bool lend, struct pages **ret, struct den_err *err)
 {
 	struct pages *p = pages_new(dirfd);
 	struct den_err why;
@@ -296,8 +300,9 @@ int pages_begin(struct cgroup *cg, int dirfd, int memfd, struct pages **ret, str
 		return 0;
 	}
 	p->parts = pages_parts(p->v, p->n, &p->n_parts);
+	p->lend = lend && p->all >= LEND_PAGES_MIN;
 	*ret = p;
-	if (crew_start(&p->crew, p->n_parts, CREW_MAX, true, copy_part, p, err) < 0) {
+	if (!p->lend && crew_start(&p->crew, p->n_parts, CREW_MAX, true, copy_part, p, err) < 0) {
 		*ret = NULL;
 		goto fail;
 	}
@@ -310,6 +315,32 @@ fail:
 int pages_copied(struct pages *p, struct den_err *err)
 {
 	return crew_wait(&p->crew, "save the memory of a process", err);
+}
+
+bool pages_lent(const struct pages *p)
+{
+	return p->lend && p->hide->used;
+}
+
+/* Who has it, of those whose pages are in the table. */
+static int write_lenders(struct pages *p, const struct piece *v, size_t n, struct den_err *err)
+{
+	auto_free struct lender *all = mem_alloc((p->n_procs + 1) * sizeof(*all));
+	size_t n_all = 0;
+
+	for (size_t i = 0; i < p->n_procs; i++) {
+		struct lender l = { .inner = p->procs[i].inner, .pid = p->procs[i].pid };
+		bool has = false;
+
+		for (size_t k = 0; k < n && !has; k++)
+			has = v[k].pid == l.inner;
+		if (!has)
+			continue;
+		if (proc_start_time(l.pid, &l.started) < 0)
+			return den_fail(err, DEN_CONFLICT, 0, "a process of the box died while it was held");
+		all[n_all++] = l;
+	}
+	return lent_write(p->dirfd, all, n_all, err);
 }
 
 static void drop_files(int dirfd)
@@ -355,6 +386,8 @@ int pages_end(struct pages *p, struct den_err *err)
 	}
 	leave_unasked(p);
 	all = pages_leave_out(p->v, p->n, p->hide->kept, MIN(p->hide->n_kept, HIDE_KEPT_MAX), &n);
+	if (n && p->lend && write_lenders(p, all, n, err) < 0)
+		return -1;
 	return n ? pages_table_write(p->dirfd, all, n, err) : (drop_files(p->dirfd), 0);
 }
 

@@ -45,6 +45,7 @@ struct save {
 	int hide;     /* see pages_begin() */
 	struct pages *pages;
 	bool held;    /* by its cgroup: it does not run when CRIU lets go */
+	bool lent;    /* see pages_lent() */
 };
 
 int container_memory(struct den_err *err)
@@ -134,7 +135,7 @@ static int on_frozen(struct save *v, struct den_err *err)
 	if (walls_own_filters(v->box->cg, v->box->pid, err) < 0 || groups_note(v->box->cg, &v->notes->groups, err) < 0 ||
 		groups_semaphores(v->box->cg, &v->semaphores, err) < 0)
 		return -1;
-	if (pages_begin(v->box->cg, v->s->dirfd, v->hide, &v->pages, err) < 0)
+	if (pages_begin(v->box->cg, v->s->dirfd, v->hide, v->s->lend && v->s->stay, &v->pages, err) < 0)
 		return -1;
 	return tmpfs_pack(v->box->pidfd, v->s->dirfd, &v->packer, err);
 }
@@ -146,7 +147,9 @@ static int on_dumped(struct save *v, struct den_err *err)
 		return -1;
 	if (tmpfs_packed(pid_take(&v->packer), err) < 0 || (v->s->frozen && v->s->frozen(v->s->user, err) < 0))
 		return -1;
-	if (!v->s->stay) {
+	v->lent = v->pages && pages_lent(v->pages);
+	if (!v->s->stay || v->lent) {
+		v->s->held_ns = clock_mono_ns();
 		if (cgroup_hold(v->box->cg, err) < 0)
 			return -1;
 		v->held = true;
@@ -332,6 +335,7 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 			(void)cgroup_freeze(b->cg, false, NULL);
 		return den_wrap(err, "save");
 	}
+	s->lent = v.lent;
 	tell_lost(&v);
 	s->frozen_ns = images_frozen_ns(s->dirfd);
 	s->runtime = mem_alloc(40);
