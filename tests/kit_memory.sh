@@ -56,3 +56,27 @@ gap() {
 	tell "$1" gap clock
 	sed 's/.* //' <<<"$out"
 }
+
+# with FAULT BOX CMD...: by a keeper of its own, which is gone afterwards
+with() {
+	local f=$1 b=$2
+	shift 2
+	drop_keeper "$b"
+	try env DEN_TEST="$f" timeout "${patience:-60}" "$DEN" "$@"
+	drop_keeper "$b"
+}
+
+# Nobody keeps it: so whoever comes next is started anew.
+drop_keeper() {
+	local pid
+	pid=$(holder_of "$1")
+	[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || :
+	soon 5 nobody_keeps "$1" || fail "it is still kept"
+}
+
+# alone_here BOX: there is no other, and nothing of one
+alone_here() {
+	touch -d '1 hour ago' "$DEN_STATE"/boxes/* # gc leaves alone what somebody may just be making
+	den gc >/dev/null
+	[ "$(boxes)" = "$1" ]
+}

@@ -72,7 +72,7 @@ int memory_lend(struct client *c, uint64_t number, int dirfd, struct den_err *er
 		return -1;
 	wire_put_u64(&b, F_NUMBER, number);
 	conn_send_buf(&c->conn, WM_LENT, 0, &b);
-	if (!c->conn.dead)
+	if (!c->conn.dead && fault("unlend", err) == 0)
 		lend_await(fd, c->conn.src.fd);
 	(void)fault("lent", err);
 	return 0;

@@ -434,17 +434,35 @@ int read_id(const struct buf *b, struct box_id *ret, struct den_err *err)
 		    : den_fail(err, DEN_INTERNAL, 0, "no id in the answer");
 }
 
-static int create(struct den *d, const struct buf *req, struct den_box **ret, struct den_err *err)
+int box_expect(struct den *d, struct den_box **ret, struct den_err *err)
 {
 	struct den_box *box = box_new(d, err);
-	auto_buf out = { 0 };
 	int fd;
 
 	if (!box)
 		return -1;
-	if (clerk_spawn(d, &fd, &box->keeper, err) < 0 || box_take_conn(box, fd, err) < 0 ||
-		box_ask(box, WM_CREATE, req, 0, &out, err) < 0 ||
-		read_id(&out, &box->id, err) < 0) {
+	if (clerk_spawn(d, &fd, &box->keeper, err) < 0 || box_take_conn(box, fd, err) < 0) {
+		den_box_close(box);
+		return -1;
+	}
+	*ret = box;
+	return 0;
+}
+
+static int create_in(struct den_box *box, const struct buf *req, struct den_err *err)
+{
+	auto_buf out = { 0 };
+
+	return box_ask(box, WM_CREATE, req, 0, &out, err) < 0 ? -1 : read_id(&out, &box->id, err);
+}
+
+static int create(struct den *d, const struct buf *req, struct den_box **ret, struct den_err *err)
+{
+	struct den_box *box;
+
+	if (box_expect(d, &box, err) < 0)
+		return -1;
+	if (create_in(box, req, err) < 0) {
 		den_box_close(box);
 		return -1;
 	}
@@ -467,15 +485,29 @@ int den_box_create(
 	return 0;
 }
 
-int box_create_from(struct den *d, const char *from, bool full, const struct den_box_spec *over, struct den_box **ret,
-	struct den_err *err)
+int box_fork_in(struct den_box *box, const char *from, bool full, const struct den_box_spec *over, struct den_err *err)
 {
 	static const struct den_box_spec nothing = { .size = sizeof(nothing) };
 	auto_buf req = { 0 };
 
-	if (spec_from(over ? over : &nothing, from, full, &req, err) < 0 || create(d, &req, ret, err) < 0)
+	if (spec_from(over ? over : &nothing, from, full, &req, err) < 0 || create_in(box, &req, err) < 0)
 		return -1;
-	(*ret)->owner = over && over->ephemeral;
+	box->owner = over && over->ephemeral;
+	return 0;
+}
+
+int box_create_from(struct den *d, const char *from, bool full, const struct den_box_spec *over, struct den_box **ret,
+	struct den_err *err)
+{
+	struct den_box *box;
+
+	if (box_expect(d, &box, err) < 0)
+		return -1;
+	if (box_fork_in(box, from, full, over, err) < 0) {
+		den_box_close(box);
+		return -1;
+	}
+	*ret = box;
 	return 0;
 }
 

@@ -80,6 +80,9 @@ int den_need_state(struct den *d, bool create, struct den_err *err);
 
 /* box.c */
 int box_connect(struct den_box *box, struct den_err *err);
+/* With a keeper that waits to be told what box to make. */
+int box_expect(struct den *d, struct den_box **ret, struct den_err *err);
+int box_fork_in(struct den_box *box, const char *from, bool full, const struct den_box_spec *over, struct den_err *err);
 /* A fork: from is "ID@N"; over may be NULL; full: with its programs. */
 int box_create_from(struct den *d, const char *from, bool full, const struct den_box_spec *over, struct den_box **ret,
 	struct den_err *err);

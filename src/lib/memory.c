@@ -118,7 +118,7 @@ static int full_point(struct den_box *box, const char *ref, char **ret_from,
 
 /* The box lends its memory to the fork that is made meanwhile. */
 struct borrowing {
-	struct den_box *box, *made;
+	struct den_box *box, *fork;
 	const struct den_box_spec *over;
 	int result; /* 1: nothing was lent */
 	struct den_err err;
@@ -129,41 +129,31 @@ static void borrow(const struct buf *part, void *user)
 	struct borrowing *b = user;
 	auto_free char *from = from_of(b->box, wire_find_u64(part->p, part->len, F_NUMBER, 0));
 
-	b->result = box_create_from(b->box->d, from, true, b->over, &b->made, &b->err);
+	b->result = box_fork_in(b->fork, from, true, b->over, &b->err);
 	if (b->result < 0) /* nobody will come for it */
 		conn_send(&b->box->conn, WM_LENT, 0, NULL, 0);
 }
 
-/* Of what runs now, and one only: 0, 1: all is in images, with *saved; -1. */
-static int fork_lent(struct den_box *box, const struct den_box_spec *over, struct den_box **ret,
-	struct den_saved **saved, struct den_err *err)
+/* Of what runs now, and one only: 0, 1: all is in images, and nothing has been made of them; -1. */
+static int fork_lent(struct den_box *box, struct den_box *fork, const struct den_box_spec *over, struct den_saved **saved,
+	struct den_err *err)
 {
-	struct borrowing b = { .box = box, .over = over, .result = 1 };
+	struct borrowing b = { .box = box, .fork = fork, .over = over, .result = 1 };
 	auto_buf req = { 0 }, out = { 0 };
 	int r;
 
 	wire_put_u64(&req, F_FLAGS, SAVE_FULL | SAVE_LEND);
 	r = box_ask_between(box, WM_FORK_POINT, &req, WM_LENT, borrow, &b, &out, err);
-	if (r < 0 && b.result != 0)
-		return -1;
 	if (b.result < 0) {
 		*err = b.err;
 		return -1;
 	}
 	/* A fork that is there is there, whatever became of the other since: who asks for that one hears of it. */
-	if (r < 0)
+	if (r < 0 && b.result == 0)
 		*saved = mem_new(struct den_saved);
-	else if (saved_read(&out, saved, err) < 0) {
-		den_box_close(b.made);
+	else if (r < 0 || saved_read(&out, saved, err) < 0)
 		return -1;
-	}
-	*ret = b.made;
 	return b.result;
-}
-
-static bool is_now(const char *ref)
-{
-	return !ref || !*ref || !strcmp(ref, "now");
 }
 
 int den_box_fork_point(struct den_box *box, struct den_saved **ret, struct den_err *err)
@@ -173,19 +163,41 @@ int den_box_fork_point(struct den_box *box, struct den_saved **ret, struct den_e
 	return full_point(box, "now", &from, ret, err);
 }
 
+/* 0: made; 1: of what is in the images, with *saved; -1 */
+static int fork_now(struct den_box *box, const struct den_box_spec *over, struct den_box **ret, struct den_saved **saved,
+	struct den_err *err)
+{
+	struct den_box *fork = NULL;
+	int r;
+
+	/* its keeper starts while the other's is busy */
+	if (box_expect(box->d, &fork, err) < 0)
+		return -1;
+	r = fork_lent(box, fork, over, saved, err);
+	if (r == 0) {
+		*ret = fork;
+		return 0;
+	}
+	den_box_close(fork);
+	return r;
+}
+
 int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box_spec *over,
 	struct den_box **ret, struct den_saved **saved, struct den_err *err)
 {
+	bool now = !ref || !*ref || !strcmp(ref, "now");
 	auto_free char *from = NULL;
 	struct den_saved *s = NULL;
 	struct den_err unheard;
-	int r;
+	int r = -1;
 
 	err = err ? err : &unheard;
 	if (box_fork_check(over, err) < 0)
 		return -1;
-	r = is_now(ref) ? fork_lent(box, over, ret, &s, err) : -1;
-	if (r < 0 && is_now(ref) && err->sys != ESTALE) /* else it took too long for those who were held: from a copy */
+	if (now)
+		r = fork_now(box, over, ret, &s, err);
+	/* these: it took too long for those who were held. Then from a copy */
+	if (now && r < 0 && err->sys != ESTALE && err->code != DEN_NOT_FOUND)
 		return -1;
 	if (r < 0)
 		r = full_point(box, ref, &from, &s, err) < 0 ? -1 : 1;

@@ -31,23 +31,6 @@ counted() {
 	[ "${b:-0}" -gt "$2" ]
 }
 
-# with FAULT CMD...: by a keeper of its own, which is gone afterwards
-with() {
-	local f=$1 b=$2
-	shift 2
-	drop_keeper "$b"
-	try env DEN_TEST="$f" timeout "${patience:-60}" "$DEN" "$@"
-	drop_keeper "$b"
-}
-
-# Nobody keeps it: so whoever comes next is started anew.
-drop_keeper() {
-	local pid
-	pid=$(holder_of "$1")
-	[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || :
-	soon 5 nobody_keeps "$1" || fail "it is still kept"
-}
-
 #@ root timeout=120
 test_a_resume_that_fails_half_way_leaves_files_and_memory_of_one_instant() {
 	local b at
@@ -156,12 +139,6 @@ test_a_fork_that_fails_half_way_is_not_there() {
 		soon 8 alone_here "$b" || fail "$at: $(boxes)"
 		whole "$b" "$at"
 	done
-}
-
-alone_here() {
-	touch -d '1 hour ago' "$DEN_STATE"/boxes/* # gc leaves alone what somebody may just be making
-	den gc >/dev/null
-	[ "$(boxes)" = "$1" ]
 }
 
 work_of() {

@@ -16,6 +16,7 @@
 #define PIECES_MAX (1U << 20)
 #define ADDRESS_END (1ULL << 57)
 #define PART_PIECES 256
+#define PART_PAGES 1024 /* two that work in the same 2 MB of addresses wait for each other: those have one lock */
 
 struct head {
 	char magic[8];
@@ -80,7 +81,7 @@ size_t *pages_parts(const struct piece *v, size_t n, size_t *ret_n)
 		size_t first = i, pages = 0;
 
 		begin[parts] = first;
-		for (; i < n && i - first < PART_PIECES && pages < PIECE_PAGES; i++)
+		for (; i < n && i - first < PART_PIECES && pages < PART_PAGES; i++)
 			pages += v[i].pages;
 	}
 	begin[parts] = n;
