@@ -173,7 +173,7 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 		return -1;
 	r = k->ops->save(&k->wall, &plan.p, &s->w, err);
 	if (r < 0)
-		room_told(dir, err);
+		room_told(s->dir, err);
 	if (r == 0 && !s->copied)
 		r = den_fail(err, DEN_INTERNAL, 0, "the wall did not say when nothing ran");
 	if (r < 0 || (stay && !s->w.lent)) {

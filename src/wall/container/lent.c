@@ -121,7 +121,7 @@ void lent_close(struct lent *l)
 	for (size_t i = 0; i < l->n; i++)
 		fd_close(&l->v[i].mem);
 	free(l->v);
-	if (l->fifo > 0)
+	if (l->fifo >= 0)
 		fd_close(&l->fifo);
 	*l = (struct lent){ .fifo = -1 };
 }
