@@ -371,3 +371,43 @@ test_where_programs_cannot_be_saved_the_reason_is_told() {
 	is state "$(state_of "$b")" running
 	fine "$b" 1
 }
+
+# What files in memory have besides their content: lists of who may, attributes of programs, capabilities.
+#@ root
+test_attributes_of_files_in_memory_are_carried() {
+	local b f before
+	can_save
+	[ "${DEN_WALL:-container}" = container ] || skip "gVisor has no lists of who may"
+	b=$(box)
+	cat >attrs.py <<-'END'
+		import os, struct, sys
+		def acl(user):
+		    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in
+		        ((1, 6, 2**32 - 1), (2, 4, user), (4, 4, 2**32 - 1), (16, 4, 2**32 - 1), (32, 0, 2**32 - 1)))
+		if sys.argv[1] == "make":
+		    os.mkdir("/dev/shm/d")
+		    for f in "/dev/shm/d/plain", "/dev/shm/d/listed", "/run/f":
+		        open(f, "w").write(f)
+		        os.chmod(f, 0o640)
+		    os.symlink("listed", "/dev/shm/d/link")
+		    os.setxattr("/dev/shm/d/listed", "system.posix_acl_access", acl(1234))
+		    os.setxattr("/dev/shm/d", "system.posix_acl_default", acl(77))
+		    os.setxattr("/run", "system.posix_acl_default", acl(78))
+		    os.setxattr("/run/f", "security.capability", bytes.fromhex("0100000200040000000000000000000000000000"))
+		    try: # Linux 6.6 and newer
+		        for f in "/dev/shm/d", "/run/f":
+		            os.setxattr(f, "user.mark", b"of " + f.encode() + b"\0\xff")
+		    except OSError as e:
+		        print(e, file=sys.stderr)
+		for f in "/run", "/run/f", "/dev/shm/d", "/dev/shm/d/plain", "/dev/shm/d/listed", "/dev/shm/d/link":
+		    print(f, oct(os.lstat(f).st_mode), *((a, os.getxattr(f, a, follow_symlinks=False).hex())
+		        for a in sorted(os.listxattr(f, follow_symlinks=False))))
+	END
+	den cp attrs.py "$b:/root/"
+	before=$(den exec "$b" -- python3 /root/attrs.py make)
+	at_least "attributes" "$(grep -o "system.posix\|security.cap" <<<"$before" | wc -l)" 4
+	timeout 60 "$DEN" pause --disk "$b" >/dev/null
+	is "after a pause" "$(den exec "$b" -- python3 /root/attrs.py look)" "$before"
+	f=$(timeout 60 "$DEN" fork --quiet --full "$b")
+	is "in a fork" "$(den exec "$f" -- python3 /root/attrs.py look)" "$before"
+}

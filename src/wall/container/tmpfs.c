@@ -1,7 +1,9 @@
 /*
  * The file: for each of the mounts in `tops`, entries in the order of walking (a directory before what is in it, and
  * again after it, for its times), each a struct entry with its path and, for links, the target; a file is followed by
- * its pieces, so holes stay holes. It is read by den on the same machine: numbers are the machine's own.
+ * its pieces, so holes stay holes. Attributes come as entries after what they are of, those of a directory after what is
+ * in it, or that would have them from it: the target is their name, the value follows. It is read by den on the same
+ * machine: numbers are the machine's own.
  */
 #include "tmpfs.h"
 
@@ -18,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "enter.h"
@@ -29,10 +32,11 @@
 #define NAME "den-tmpfs"
 #define MAGIC 0x6e65440aU
 #define NAME_MAX_ 8192U
+#define XATTR_MAX 65536U /* the kernel's limit, of a value and of a list of names */
 
 static const char *const tops[] = { "/dev", "/dev/shm", "/run" };
 
-enum what { E_TOP, E_DIR, E_LEAVE, E_FILE, E_LINK, E_HARD, E_FIFO, E_END };
+enum what { E_TOP, E_DIR, E_LEAVE, E_FILE, E_LINK, E_HARD, E_FIFO, E_END, E_XATTR };
 
 struct entry {
 	uint32_t magic, what, mode, uid, gid, path_len, target_len, mtime_nsec;
@@ -98,6 +102,38 @@ static int put_file(int out, const struct walk_entry *e, struct den_err *err)
 	return fd_write_all(out, &last, sizeof(last), err);
 }
 
+static int put_xattr(int out, const char *name, const char *path, const char *attr, struct den_err *err)
+{
+	static char value[XATTR_MAX];
+	struct entry e = { .magic = MAGIC, .what = E_XATTR, .path_len = (uint32_t)strlen(path),
+		.target_len = (uint32_t)strlen(attr) };
+	ssize_t n = lgetxattr(name, attr, value, sizeof(value));
+
+	if (n < 0)
+		return den_fail_sys(err, errno, "attribute");
+	e.size = (uint64_t)n;
+	if (fd_write_all(out, &e, sizeof(e), err) < 0 || fd_write_all(out, path, e.path_len, err) < 0 ||
+		fd_write_all(out, attr, e.target_len, err) < 0)
+		return -1;
+	return fd_write_all(out, value, (size_t)n, err);
+}
+
+/* There is no call that takes a directory and a name (before Linux 6.13): it goes there. dir -1: name is a path. */
+static int put_xattrs(int out, int dir, const char *name, const char *path, struct den_err *err)
+{
+	static char names[XATTR_MAX];
+	ssize_t n = dir >= 0 && fchdir(dir) < 0 ? -1 : llistxattr(name, names, sizeof(names));
+
+	if (n < 0 && errno == ENOTSUP)
+		return 0;
+	if (n < 0)
+		return den_fail_sys(err, errno, "attributes");
+	for (const char *a = names; a < names + n; a += strlen(a) + 1)
+		if (tree_xattr_is_kept(a) && put_xattr(out, name, path, a, err) < 0)
+			return -1;
+	return 0;
+}
+
 static int put_entry(int out, const struct walk_entry *e, struct tree_links *links, struct den_err *err)
 {
 	const char *first;
@@ -121,12 +157,19 @@ static int put_entry(int out, const struct walk_entry *e, struct tree_links *lin
 			return put(out, E_HARD, &e->st, e->path, first, err);
 		if (e->st.st_nlink > 1)
 			tree_links_add(links, &e->st, e->path);
-		if (put(out, E_FILE, &e->st, e->path, "", err) < 0)
+		if (put(out, E_FILE, &e->st, e->path, "", err) < 0 || put_file(out, e, err) < 0)
 			return -1;
-		return put_file(out, e, err);
+		return put_xattrs(out, e->dirfd, e->name, e->path, err);
 	default: /* sockets are made by those who listen on them; a box makes no devices */
 		return 0;
 	}
+}
+
+static int put_leave(int out, const struct walk_entry *e, struct den_err *err)
+{
+	if (put(out, E_LEAVE, &e->st, e->path, "", err) < 0)
+		return -1;
+	return put_xattrs(out, e->dirfd, e->name, e->path, err);
 }
 
 static int pack_top(int out, const char *top, struct den_err *err)
@@ -151,8 +194,10 @@ static int pack_top(int out, const char *top, struct den_err *err)
 			r = 0;
 			continue;
 		}
-		r = r == WALK_LEAVE ? put(out, E_LEAVE, &e.st, e.path, "", err) : put_entry(out, &e, links, err);
+		r = r == WALK_LEAVE ? put_leave(out, &e, err) : put_entry(out, &e, links, err);
 	}
+	if (r == 0)
+		r = put_xattrs(out, -1, top, ".", err);
 	if (w)
 		walk_free(w);
 	tree_links_free(links);
@@ -298,6 +343,19 @@ static int make(int fd, int top, int dir, const char *name, const struct entry *
 	return r < 0 ? den_fail_sys(err, errno, "make '%.100s'", name) : 0;
 }
 
+static int get_xattr(int fd, int dir, const char *name, const struct entry *e, const char *attr, struct den_err *err)
+{
+	static char value[XATTR_MAX];
+
+	if (e->size > sizeof(value) || !tree_xattr_is_kept(attr))
+		return den_fail(err, DEN_INVALID, 0, "the saved contents of /dev/shm and /run are damaged");
+	if (get(fd, value, (size_t)e->size, err) < 0)
+		return -1;
+	if (fchdir(dir) < 0 || lsetxattr(name, attr, value, (size_t)e->size, 0) < 0)
+		return den_fail_sys(err, errno, "attribute '%.60s'", attr);
+	return 0;
+}
+
 static int get_entry(int fd, int top, const struct entry *e, char *path, const char *target, struct den_err *err)
 {
 	struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { e->mtime_sec, e->mtime_nsec } };
@@ -306,6 +364,8 @@ static int get_entry(int fd, int top, const struct entry *e, char *path, const c
 
 	if (dir < 0)
 		return den_fail_sys(err, errno, "place of '%.100s'", path);
+	if (e->what == E_XATTR)
+		return get_xattr(fd, dir, name, e, target, err);
 	if (make(fd, top, dir, name, e, target, err) < 0)
 		return -1;
 	if (e->what == E_HARD)
@@ -329,7 +389,7 @@ int tmpfs_unpack(int fd, struct den_err *err)
 		if (e.magic != MAGIC || e.path_len > NAME_MAX_ || e.target_len > NAME_MAX_)
 			return den_fail(err, DEN_INVALID, 0, "the saved contents of /dev/shm and /run are damaged");
 		if (e.what == E_END)
-			return 0;
+			return chdir("/") < 0 ? den_fail_sys(err, errno, "chdir") : 0;
 		if (get(fd, path, e.path_len, err) < 0 || get(fd, target, e.target_len, err) < 0)
 			return -1;
 		path[e.path_len] = target[e.target_len] = '\0';
