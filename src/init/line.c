@@ -69,8 +69,8 @@ static ssize_t write_as_byte(struct exec *x, const struct termios *t, char c)
 	n = write(x->in.fd, &c, 1);
 	e = errno;
 	/* not over what the program has set meanwhile */
-	if (tcgetattr(x->in.fd, &now) == 0 && now.c_lflag == deaf.c_lflag && now.c_iflag == deaf.c_iflag &&
-		!memcmp(now.c_cc, deaf.c_cc, sizeof(now.c_cc)))
+	if (tcgetattr(x->in.fd, &now) == 0 && now.c_lflag == deaf.c_lflag &&
+		now.c_iflag == deaf.c_iflag && !memcmp(now.c_cc, deaf.c_cc, sizeof(now.c_cc)))
 		tcsetattr(x->in.fd, TCSANOW, t);
 	errno = e;
 	return n;
