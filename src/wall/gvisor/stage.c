@@ -178,6 +178,22 @@ static int stage_trust_root(struct launch *l, struct den_err *err)
 	return 0;
 }
 
+/* stage_owners() of the other wall, in the box's root alone: a link of the box leads nowhere else. */
+static int stage_owners_root(struct launch *l, struct den_err *err)
+{
+	auto_fd place = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r;
+
+	if (l->owners_fd < 0)
+		return 0;
+	if (place < 0 || chroot("/r") < 0 || chdir("/") < 0)
+		return den_fail_sys(err, errno, "enter the box's root");
+	r = stage_owners(l, err);
+	if (fchdir(place) < 0 || chroot(".") < 0)
+		return den_fail_sys(err, errno, "leave the box's root");
+	return r;
+}
+
 /* Where no group of the host's counts. */
 static int stage_tasks(struct launch *l, struct den_err *err)
 {
@@ -269,6 +285,7 @@ static const struct launch_stage stages[] = {
 	{ "place", stage_place },
 	{ "leave", stage_leave },	/* no host path resolves from here */
 	{ "trust", stage_trust_root },
+	{ "owners", stage_owners_root },
 	{ "limits", stage_limits },
 	{ "tasks", stage_tasks },
 	{ "privs", stage_privs },
