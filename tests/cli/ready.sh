@@ -290,6 +290,7 @@ test_boxes_behind_gvisor_can_be_ready_too() {
 	is "who it is" "$(den exec "$b" -- sh -c 'hostname; cat /etc/hostname')" "$(printf '%s\n%s' "$b" "$b")"
 	r=$(ready_ids)
 	kill -KILL "$(keeper_of "$r")"
+	soon 5 nobody_keeps "$r" || fail "it is still kept"
 	touch -d '1 minute ago' "$DEN_STATE/boxes/$r"
 	den gc >/dev/null
 	[ ! -e "$DEN_STATE/boxes/$r" ]
