@@ -285,6 +285,8 @@ int box_wake(struct keeper *k, struct den_err *err); /* from disk, or where it i
 bool wake_needed(const struct keeper *k, const struct wire_frame *f);
 bool memory_half(const struct keeper *k); /* programs were being brought back, and the row does not say that they are */
 int memory_undo(struct keeper *k, struct den_err *err); /* after a keeper died in the middle of that */
+/* memory_after.c: what saving left in the files of a box that goes on */
+void memory_unsaved(struct keeper *k);
 int memory_settle(struct keeper *k, struct den_err *err); /* nothing runs: the files are the checkpoint's again */
 void memory_loaded(struct keeper *k); /* it is as its row says */
 

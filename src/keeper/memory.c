@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "fault.h"
 #include "fd.h"
 #include "gate.h"
 #include "keeper.h"
@@ -116,6 +117,8 @@ static void save_undo(struct save *s)
 	struct den_err ignored;
 	char name[64];
 
+	if (s->dir >= 0 && box_is_up(s->k) && s->k->ops->unsaved)
+		s->k->ops->unsaved(&s->k->wall, s->dir);
 	home_name(s->k, 'c', s->number, name);
 	if (s->copied)
 		(void)home_discard(s->k, name, &ignored);
@@ -422,8 +425,10 @@ int memory_pause(struct keeper *k, const char *reason, struct buf *out, struct d
 	tell_large(k);
 	store_hold(k->store);
 	r = save_images(&s, false, err);
-	if (r == 0)
+	if (r == 0 && (r = fault("pause", err)) == 0)
 		r = pause_row(k, &s, reason, err);
+	if (r == 0)
+		(void)fault("paused", err);
 	store_let_go(k->store);
 	if (r < 0) {
 		struct den_err why = *err;

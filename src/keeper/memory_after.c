@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -57,6 +58,25 @@ void memory_seal_later(struct keeper *k, uint64_t number, bool pack)
 	}
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
+}
+
+/* The box goes on that a keeper before us was saving: it had no row, or had not ended what it says. */
+void memory_unsaved(struct keeper *k)
+{
+	uint64_t next = k->row.next, images = k->row.info.images;
+	char path[3][96];
+
+	if (!k->ops->unsaved)
+		return;
+	snprintf(path[0], sizeof(path[0]), SAVED_DIR "/%s/.%llu", k->id.s, (unsigned long long)next);
+	snprintf(path[1], sizeof(path[1]), SAVED_DIR "/%s/%llu", k->id.s, (unsigned long long)next);
+	snprintf(path[2], sizeof(path[2]), SAVED_DIR "/%s/%llu", k->id.s, (unsigned long long)images);
+	for (size_t i = 0; i < ARRAY_SIZE(path); i++) {
+		auto_fd dir = openat(k->store->fd, path[i], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+		if (dir >= 0)
+			k->ops->unsaved(&k->wall, dir);
+	}
 }
 
 bool memory_in_use(struct keeper *k, uint64_t number)

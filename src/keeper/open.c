@@ -64,6 +64,7 @@ static int reach_init(struct keeper *k, struct den_err *err)
 	(void)k->ops->freeze(&k->wall, false, &ignored);
 	if (wake_listen(k, &fd, err) < 0 || init_wake(k, &fd, false, err) < 0)
 		return -1;
+	memory_unsaved(k);
 	if (k->row.info.state == BOX_PAUSED)
 		(void)k->ops->freeze(&k->wall, true, &ignored);
 	return 0;

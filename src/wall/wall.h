@@ -128,6 +128,9 @@ struct wall_ops {
 	/* Saves a running or frozen box whose init is parked (WM_PARK: it holds nothing from outside). On
 	 * failure the box is as it was, whatever `stay` says; what is in dirfd is the keeper's to remove. */
 	int (*save)(struct wall_box *b, const struct plan *p, struct wall_saving *s, struct den_err *err);
+	/* The box goes on, and what save() made in dirfd is of no use: takes away what it left in the box's files for load().
+	 * NULL: nothing. */
+	void (*unsaved)(struct wall_box *b, int dirfd);
 	/* Like start(), but what comes up is what was saved. Its init is parked and looks for its keeper
 	 * (init/park.c). The plan may be another box's: its id, host name, ids and paths are the plan's. On
 	 * failure nothing stays. */

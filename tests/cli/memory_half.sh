@@ -201,3 +201,52 @@ test_images_stay_while_forks_are_made_of_them() {
 	# and not for ever: those of the one that was asked for are left
 	soon 10 images_are "$b" 1 || fail "$(ls "$DEN_STATE/memory/$b"; den log "$b")"
 }
+
+# A file that is open by a name which it lost, and has another one: what names are there, and does it work?
+two_names() {
+	den exec --detach "$1" -- python3 -c 'import os, time
+os.makedirs("/root/d")
+f = open("/root/d/first", "w+")
+os.link("/root/d/first", "/root/d/second")
+os.unlink("/root/d/first")
+open("/root/d/link_remap.7", "w").write("of the user")
+open("/root/ready", "w")
+while True:
+    f.write("x")
+    f.flush()
+    time.sleep(0.02)' >/dev/null
+	soon 5 den exec "$1" -- test -e /root/ready
+}
+
+names_are() {
+	is "$2: names" "$(den exec "$1" -- sh -c 'ls -A /root/d | tr "\n" " "; cat /root/d/link_remap.7')" \
+		"link_remap.7 second of the user"
+	soon 5 grows "$1" || fail "$2: it is not written to"
+}
+
+grows() {
+	den exec "$1" -- sh -c 'a=$(stat -c %s /root/d/second); sleep 0.1; test "$(stat -c %s /root/d/second)" -gt "$a"'
+}
+
+# Saving gives such a file one more name; it goes, whatever becomes of the pause.
+#@ root timeout=120
+test_no_name_that_saving_made_stays_in_the_files() {
+	local b
+	can_save
+	[ "${DEN_WALL:-container}" = container ] || skip "it is about CRIU"
+	b=$(box)
+	two_names "$b"
+	full "$b" >/dev/null
+	names_are "$b" "after a checkpoint"
+	timeout 60 "$DEN" pause --disk "$b" >/dev/null
+	names_are "$b" "after a pause"
+	with "fail:pause" "$b" pause --disk "$b"
+	want_err_has "fault 'pause'"
+	names_are "$b" "after a pause that failed"
+	with "kill:pause" "$b" pause --disk "$b"
+	names_are "$b" "after a pause whose keeper was killed"
+	with "kill:paused" "$b" pause --disk "$b"
+	names_are "$b" "after a pause whose keeper was killed when it was written down"
+	timeout 60 "$DEN" pause --disk "$b" >/dev/null
+	names_are "$b" "after one more pause"
+}

@@ -254,6 +254,7 @@ const struct wall_ops wall_container = {
 	.memory = container_memory,
 	.runtime = container_runtime,
 	.save = container_save,
+	.unsaved = container_unsaved,
 	.load = container_load,
 	.outside = container_outside,
 	.stop = container_stop,

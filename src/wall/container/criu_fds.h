@@ -17,3 +17,7 @@
 #define CRIU_ENV_DIES "DEN_CRIU_DIES"	/* set: it dies with the keeper */
 #define CRIU_ENV_HIDE "DEN_CRIU_HIDE"	/* set: there is CRIU_FD_HIDE */
 #define CRIU_EXIT_ENTER 73
+
+/* In the images: names that CRIU gave to files of the box, as "INODE PATH", each with a NUL behind it. See links.c. */
+#define CRIU_LINKS "den-links"
+#define CRIU_LINK "link_remap."
