@@ -332,6 +332,27 @@ int create_from(struct keeper *k, struct den_err *err)
 	return 0;
 }
 
+/* While whoever will ask for a fork waits for something else: what takes time and depends on nothing. What fails here does
+ * so again when it is needed. */
+int req_expect(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	struct keeper *k = c->k;
+	auto_free char *id = NULL;
+	struct box_row row = { 0 };
+	struct den_err ignored;
+	struct box_id box;
+
+	(void)out, (void)err;
+	if (k->has_box || field_str(f, F_ID, 64, &id, &ignored) < 0 || !id || box_id_parse(id, &box, &ignored) < 0)
+		return 1;
+	store_hold(k->store);
+	if (store_get(k->store, &box, &row, &ignored) == 0)
+		box_row_free(&row);
+	if (!k->pool)
+		(void)pool_open(k->store->fd, k->store->path, NULL, &k->pool, &ignored);
+	return 1;
+}
+
 int box_create(struct keeper *k, const char *spec, size_t len, struct client *owner, struct den_err *err)
 {
 	struct box_spec *s = &k->row.info.spec;

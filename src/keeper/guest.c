@@ -195,6 +195,7 @@ static const struct {
 	{ WM_PRUNE, NULL, "the box's own history" },
 	{ WM_FORK_POINT, NULL, "names a checkpoint; what may be made of it is WM_CREATE's" },
 	{ WM_LENT, NULL, "lets the box go on" },
+	{ WM_EXPECT, NULL, "opens what WM_CREATE opens" },
 	{ WM_DIFF, NULL, "read by a job that may do nothing else" },
 	{ WM_MERGE, NULL, "read by a job, written by init behind the wall" },
 	{ WM_MERGE_END, NULL, "the same" },

@@ -276,6 +276,7 @@ bool memory_in_use(struct keeper *k, uint64_t number);
 void memory_forks_done(struct client *c);
 /* A full checkpoint for a fork: ref, or (NULL, "now") the present, for which one is made. */
 int memory_point(struct client *c, const char *ref, bool lend, struct buf *out, struct den_err *err);
+int req_expect(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int req_lent(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 int memory_load(struct keeper *k, const struct box_id *of, uint64_t number, struct den_err *err);
 /* -1: it has none, or they could not be loaded here */

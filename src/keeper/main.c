@@ -260,6 +260,7 @@ static const struct {
 	int (*run)(struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err);
 } requests[] = {
 	{ WM_CREATE, false, req_create },
+	{ WM_EXPECT, false, req_expect },
 	{ WM_HELLO, false, req_hello },
 	{ WM_READY, false, req_ready },
 	{ WM_CLAIM, true, req_claim },

@@ -168,11 +168,14 @@ static int fork_now(struct den_box *box, const struct den_box_spec *over, struct
 	struct den_err *err)
 {
 	struct den_box *fork = NULL;
+	auto_buf req = { 0 };
 	int r;
 
-	/* its keeper starts while the other's is busy */
+	/* its keeper gets ready while the other's is busy */
 	if (box_expect(box->d, &fork, err) < 0)
 		return -1;
+	wire_put_str(&req, F_ID, box->id.s);
+	conn_send_buf(&fork->conn, WM_EXPECT, 0, &req);
 	r = fork_lent(box, fork, over, saved, err);
 	if (r == 0) {
 		*ret = fork;

@@ -129,6 +129,7 @@ enum wire_type {
 	WM_DISK_USE,	/* clerk: F_OWNER -> F_DISK, F_IMAGE_BYTES, F_FILE_BYTES: keeper/quota.h */
 	WM_LENT,	/* from a keeper, before it answers WM_FORK_POINT with SAVE_LEND: F_NUMBER. The fork is to be made now, and
 			 * the answer comes when it has its memory. To a keeper, not answered: there will be no fork */
+	WM_EXPECT,	/* clerk, not answered: F_ID. It is about to be asked for a fork of that box, with WM_CREATE */
 	WM_TYPES,
 };
 
