@@ -125,6 +125,7 @@ struct keeper {
 	} lease;
 	struct loop_timer runtime, late_row, kill, owner_gone, leave, idle, relisten;
 	bool stopping;
+	struct client *asking; /* whose request is being done; NULL: nobody's */
 	bool saving;	/* the wall holds it, and it must not be let go */
 	struct buf inside; /* what init said of its processes, inside.c */
 	bool inside_known;

@@ -312,6 +312,17 @@ static const struct {
 	{ WM_TOKEN, true, req_token },
 };
 
+static int run(size_t i, struct client *c, const struct wire_frame *f, struct buf *out, struct den_err *err)
+{
+	struct client *before = c->k->asking; /* work_do() lets others ask in between */
+	int r;
+
+	c->k->asking = c;
+	r = requests[i].run(c, f, out, err);
+	c->k->asking = before;
+	return r;
+}
+
 static void request(struct client *c, const struct wire_frame *f)
 {
 	auto_buf out = { 0 };
@@ -326,7 +337,7 @@ static void request(struct client *c, const struct wire_frame *f)
 		if (requests[i].needs_box && (!c->k->has_box || c->k->gone))
 			r = den_fail(&err, DEN_NOT_FOUND, 0, "the box is gone");
 		else
-			r = requests[i].run(c, f, &out, &err);
+			r = run(i, c, f, &out, &err);
 		while (conn_take_fds(&c->conn, &stray, 1) == 0) /* not to be taken for the next request's */
 			close(stray);
 		if (r < 0)

@@ -11,6 +11,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,11 +101,27 @@ struct save {
 	int dir; /* of the images; -1: not made */
 };
 
+/* Who asked for it went away: the program was interrupted, or its connection broke. */
+static bool is_gone(void *user)
+{
+	const struct client *c = ((struct save *)user)->k->asking;
+	struct pollfd p = { .fd = c ? c->conn.src.fd : -1, .events = POLLRDHUP };
+
+	return c && (c->conn.dead || (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR))));
+}
+
+static int is_wanted(struct save *s, struct den_err *err)
+{
+	return is_gone(s) ? den_fail(err, DEN_CONFLICT, ECANCELED, "nobody waits for it any more") : 0;
+}
+
 static int on_frozen(void *user, struct den_err *err)
 {
 	struct save *s = user;
 	int r;
 
+	if (fault("frozen", err) < 0 || is_wanted(s, err) < 0)
+		return -1;
 	s->k->saving = true;
 	r = box_snapshot(s->k, s->number, &s->print, &s->known, err);
 	s->k->saving = false;
@@ -171,6 +188,7 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 	s->w.dirfd = here;
 	s->w.stay = stay;
 	s->w.frozen = on_frozen;
+	s->w.gone = is_gone;
 	s->w.user = s;
 	if (init_park(k, err) < 0)
 		return -1;
@@ -191,9 +209,9 @@ static int save_images(struct save *s, bool stay, struct den_err *err)
 	memory_about(k, &about);
 	about.runtime = s->w.runtime ? mem_strdup(s->w.runtime) : NULL;
 	about.passing = s->passing;
-	r = saved_commit(k->store, &k->id, s->number, s->dir, &about, &s->bytes, err);
+	r = is_wanted(s, err) < 0 ? -1 : saved_commit(k->store, &k->id, s->number, s->dir, &about, &s->bytes, err);
 	saved_about_free(&about);
-	return r < 0 ? -1 : quota_room(k, 0, err);
+	return r < 0 || quota_room(k, 0, err) < 0 ? -1 : is_wanted(s, err);
 }
 
 static void tell_large(struct keeper *k)

@@ -78,6 +78,8 @@ struct wall_saving {
 	bool lend;
 	/* Called once, while nothing of the box runs: its files are copied now. */
 	int (*frozen)(void *user, struct den_err *err);
+	/* Does nobody want it any more? Asked where it can be given up; NULL: somebody does. */
+	bool (*gone)(void *user);
 	void *user;
 	/* set by the wall */
 	char **lost;	   /* what is not in the images, in words for people, one each (strv); NULL: nothing */

@@ -250,3 +250,44 @@ test_no_name_that_saving_made_stays_in_the_files() {
 	timeout 60 "$DEN" pause --disk "$b" >/dev/null
 	names_are "$b" "after one more pause"
 }
+
+# left_by BOX VERB...: whoever asks for it is interrupted while nothing of the box runs
+left_by() {
+	local b=$1 pid
+	shift
+	drop_keeper "$b"
+	DEN_TEST=wait:frozen "$DEN" "$@" >/dev/null 2>&1 &
+	pid=$!
+	soon 5 being_saved "$b" || fail "$*: nothing is saved"
+	kill -9 "$pid"
+	wait "$pid" 2>/dev/null || :
+}
+
+being_saved() {
+	ls "$DEN_STATE/memory/$1"/.[0-9]*/pstree.img >/dev/null 2>&1
+}
+
+nothing_saved() {
+	[ -z "$(ls -A "$DEN_STATE/memory/$1" 2>/dev/null)" ]
+}
+
+# Who is interrupted has not got what he asked for, and the box goes on at once.
+#@ root
+test_a_save_that_nobody_waits_for_any_more_is_given_up() {
+	local b verb
+	can_save
+	[ "${DEN_WALL:-container}" = container ] || skip "the images are CRIU's"
+	b=$(box)
+	careful "$b"
+	for verb in "pause --disk" "checkpoint --full" "fork --full"; do
+		# shellcheck disable=SC2086
+		left_by "$b" $verb "$b"
+		soon 5 nothing_saved "$b" || fail "$verb: it is still there: $(ls -A "$DEN_STATE/memory/$b")"
+		is "$verb: state" "$(state_of "$b")" running
+		is "$verb: on disk" "$(field "$b" on_disk)" False
+		whole "$b" "$verb"
+		not grep '"memory":[1-9]' <<<"$(den log --json "$b")"
+		is "$verb: boxes" "$(boxes)" "$b"
+	done
+	drop_keeper "$b"
+}

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "crew.h"
 #include "fd.h"
@@ -153,6 +155,27 @@ static int count_part(void *user, size_t part, int who)
 	return (int)part == t->fail_at ? ENOSPC : 0;
 }
 
+static int sleep_part(void *user, size_t part, int who)
+{
+	(void)user;
+	(void)part;
+	(void)who;
+	sleep(100);
+	return 0;
+}
+
+static bool never(void *user)
+{
+	(void)user;
+	return false;
+}
+
+static bool always(void *user)
+{
+	(void)user;
+	return true;
+}
+
 TEST(crew_does_each_part_once_and_tells_what_failed)
 {
 	struct tally *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -168,5 +191,12 @@ TEST(crew_does_each_part_once_and_tells_what_failed)
 	t->fail_at = 40;
 	CHECK(crew_start(&c, 64, 1, false, count_part, t, &err) == 0);
 	CHECK(crew_wait(&c, "count", &err) < 0 && err.sys == ENOSPC && strstr(err.msg, "count"));
+	t->fail_at = -1;
+	CHECK(crew_start(&c, 64, CREW_MAX, true, count_part, t, &err) == 0);
+	CHECK(crew_await(&c, never, NULL) && crew_wait(&c, "count", &err) == 0);
+	CHECK(crew_start(&c, 2, CREW_MAX, true, sleep_part, t, &err) == 0);
+	CHECK(!crew_await(&c, always, NULL));
+	crew_end(&c);
+	CHECK(waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD);
 	munmap(t, sizeof(*t));
 }

@@ -1,19 +1,23 @@
 #include "crew.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fd.h"
 #include "mem.h"
 
 #define ERRNO_MAX 250 /* an exit status has no room for more */
 #define URGENT (-15)
+#define STOP_MS 100
 
 static int processors(void)
 {
@@ -92,6 +96,37 @@ int crew_start(struct crew *c, size_t parts, int max, bool urgent, crew_work wor
 		c->kids[c->n++] = pid;
 	}
 	return 0;
+}
+
+bool crew_await(const struct crew *c, bool (*stop)(void *user), void *user)
+{
+	struct pollfd p[CREW_MAX];
+	bool stopped = false;
+	int left = c->n;
+
+	for (int i = 0; i < c->n; i++)
+		p[i] = (struct pollfd){ .fd = (int)syscall(SYS_pidfd_open, c->kids[i], 0), .events = POLLIN };
+	while (left > 0 && !stopped) {
+		int n = poll(p, (nfds_t)c->n, STOP_MS);
+
+		stopped = n == 0 && stop(user);
+		left = 0;
+		for (int i = 0; i < c->n; i++) {
+			if (p[i].fd >= 0 && n > 0 && p[i].revents)
+				fd_close(&p[i].fd);
+			left += p[i].fd >= 0;
+		}
+	}
+	for (int i = 0; i < c->n; i++)
+		fd_close(&p[i].fd);
+	return !stopped;
+}
+
+void crew_end(struct crew *c)
+{
+	for (int i = 0; i < c->n; i++)
+		kill(c->kids[i], SIGKILL); /* ours, and not reaped */
+	(void)crew_wait(c, "", NULL);
 }
 
 int crew_wait(struct crew *c, const char *what, struct den_err *err)

@@ -22,5 +22,9 @@ struct crew {
 
 /* At most so many; they end with us. urgent: others wait for them. */
 int crew_start(struct crew *c, size_t parts, int max, bool urgent, crew_work work, void *user, struct den_err *err);
+/* Until all have ended, or stop() says so (asked now and then): false. */
+bool crew_await(const struct crew *c, bool (*stop)(void *user), void *user);
+/* They end at once, wherever they are. */
+void crew_end(struct crew *c);
 /* Waits until all of it is done. Nothing is left after that, whatever it returns. what: for the message. */
 int crew_wait(struct crew *c, const char *what, struct den_err *err);

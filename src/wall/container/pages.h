@@ -20,8 +20,8 @@ struct pages;
 int pages_begin(struct cgroup *cg, int dirfd, int memfd, bool lend, struct pages **ret, struct den_err *err);
 /* CRIU has looked: the memory is not copied but lent (lent.h), so the box must be held. */
 bool pages_lent(const struct pages *p);
-/* All is copied when this returns. */
-int pages_copied(struct pages *p, struct den_err *err);
+/* All is copied when this returns, unless gone() says that nobody wants it any more. */
+int pages_copied(struct pages *p, bool (*gone)(void *user), void *user, struct den_err *err);
 /* CRIU is done, the box may run: writes what is where. */
 int pages_end(struct pages *p, struct den_err *err);
 void pages_free(struct pages *p);

@@ -312,8 +312,12 @@ fail:
 	return -1;
 }
 
-int pages_copied(struct pages *p, struct den_err *err)
+int pages_copied(struct pages *p, bool (*gone)(void *user), void *user, struct den_err *err)
 {
+	if (gone && !crew_await(&p->crew, gone, user)) {
+		crew_end(&p->crew);
+		return den_fail(err, DEN_CONFLICT, ECANCELED, "nobody waits for it any more");
+	}
 	return crew_wait(&p->crew, "save the memory of a process", err);
 }
 
@@ -395,7 +399,7 @@ void pages_free(struct pages *p)
 {
 	if (!p)
 		return;
-	(void)crew_wait(&p->crew, "", NULL);
+	crew_end(&p->crew);
 	for (size_t i = 0; i < p->n_procs; i++)
 		free(p->procs[i].v);
 	free(p->procs);

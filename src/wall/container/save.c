@@ -143,7 +143,7 @@ static int on_frozen(struct save *v, struct den_err *err)
 /* All is in the images; it runs again when this returns. */
 static int on_dumped(struct save *v, struct den_err *err)
 {
-	if (v->pages && pages_copied(v->pages, err) < 0)
+	if (v->pages && pages_copied(v->pages, v->s->gone, v->s->user, err) < 0)
 		return -1;
 	if (tmpfs_packed(pid_take(&v->packer), err) < 0 || (v->s->frozen && v->s->frozen(v->s->user, err) < 0))
 		return -1;
