@@ -261,19 +261,20 @@ class Memory(run.Bench):
         self.timed(s, "rollback", self.run, self.den, "rollback", box, str(told["number"]))
         self.timed(s, "pause", self.run, self.den, "pause", "--disk", box)
         self.timed(s, "resume", self.run, self.den, "resume", box)
+        self.settle()
         for n in [1, 10] if size <= 100 else [1]:
             made = self.timed(s, f"fork {n}", self.run, self.den, "fork", "--full", "--count", str(n), box, each=n).stdout.split()
             self.run(self.den, "rm", "--force", *made)
         made = self.timed(s, "fork packed", self.run, self.den, "fork", "--full", f"{box}@{told['number']}").stdout.strip()
         self.run(self.den, "rm", "--force", made)
         self.ask(box, "check")
-        self.settle(box)
+        self.settle()
+        self.run(self.den, "prune", "--all", box, check=False)
 
-    def settle(self, box):
+    def settle(self):
         """Compressing, syncing and freeing go on in the background: not while the next one is measured."""
         self.run("sync", "-f", self.state)
         time.sleep(0.2 if self.quick else 1)
-        self.run(self.den, "prune", "--all", box, check=False)
 
     def rival_round(self, s, rival):
         rival.ask("gap", "clock")
