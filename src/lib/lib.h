@@ -78,7 +78,7 @@ int dial(struct den *d, const struct box_id *id, int *ret_fd, bool *ret_started,
 void keeper_reap(pid_t *pid, bool wait);
 int den_need_state(struct den *d, bool create, struct den_err *err);
 
-/* box.c */
+/* ask.c, box.c */
 int box_connect(struct den_box *box, struct den_err *err);
 /* With a keeper that waits to be told what box to make. */
 int box_expect(struct den *d, struct den_box **ret, struct den_err *err);
