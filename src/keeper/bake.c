@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -23,6 +24,7 @@
 #include "strv.h"
 
 #define BAKED "baked"
+#define SEED_TRIES 100 /* of 20 ms */
 
 bool bake_find(struct store *s, const char *name, struct box_id *ret)
 {
@@ -222,12 +224,24 @@ int req_bake(struct client *c, const struct wire_frame *f, struct buf *out, stru
 	return 0;
 }
 
+/* Whoever made it, or looked at it, may be just leaving. */
+static int open_seed(struct keeper *k, const struct box_id *id, struct den_err *err)
+{
+	for (int i = 0; box_open(k, id, err) < 0; i++) {
+		if (err->sys != EAGAIN || i == SEED_TRIES)
+			return -1;
+		fd_close(&k->boxfd);
+		nanosleep(&(struct timespec){ .tv_nsec = 20 * NS_PER_MS }, NULL);
+	}
+	return 0;
+}
+
 /* A seed goes with its last name. */
 static int drop(struct keeper *k, const struct box_id *id, struct den_err *err)
 {
 	if (bake_named(k->store, id))
 		return 0;
-	if (box_open(k, id, err) < 0 || box_delete(k, err) < 0)
+	if (open_seed(k, id, err) < 0 || box_delete(k, err) < 0)
 		return err->code == DEN_NOT_FOUND
 			       ? 0
 			       : den_wrap(err, "its name is gone; 'den gc' frees the rest");

@@ -398,6 +398,9 @@ test_a_template_with_programs_keeps_its_name_and_says_what_it_cannot_change() {
 	want_rc_not_0
 	want_err_has "network"
 	den rm --force "$f"
+	# whoever made it may not have left yet
+	flock "$DEN_STATE/boxes/$(readlink "$DEN_STATE/baked/warm")" sleep 0.5 &
+	sleep 0.1
 	den template rm warm
 	den template rm online
 }
