@@ -15,6 +15,7 @@
  *                 3  "guest": the kernel is not the host's, see guest.c; then
  *                 4  how many processes and threads there may be
  *                 5  boot_id
+ *                 6  "one": of the host's ids it has one alone
  */
 #pragma once
 
@@ -35,6 +36,7 @@ struct init {
 	struct loop_deferred leave;
 	uint64_t orphan_ms, memory_limit;
 	bool guest; /* the kernel is not the host's */
+	bool one_id; /* guest, and the host gave the box no more than one */
 	bool stopping;
 	bool parked; /* nothing is held that comes from outside: park.c */
 	struct {

@@ -436,6 +436,7 @@ int main(int argc, char **argv)
 		return porter_main(argc, argv);
 	if (argc > 5 && !strcmp(argv[3], "guest")) {
 		in->guest = true;
+		in->one_id = argc > 6 && !strcmp(argv[6], "one");
 		guest_prepare(argv[4], argv[5]);
 	}
 	prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

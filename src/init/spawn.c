@@ -37,6 +37,7 @@ struct launch {
 	const char *path; /* PATH to search */
 	int stdio[3], cgroup_fd;
 	bool tty;
+	bool one_id; /* of the host's: what a kernel that knows more lets another user write has no owner */
 	/* where it failed, and errno */
 	const char *step;
 	int sys;
@@ -48,6 +49,10 @@ static int child_ids(struct launch *l)
 {
 	const struct user *u = l->user;
 
+	if (l->one_id && (u->uid || u->gid)) {
+		errno = EINVAL; /* as it is where the host's kernel is asked */
+		return -1;
+	}
 	/* Where the box has a single id, groups cannot be set; root needs none. */
 	if (setgroups((size_t)u->n_groups, u->groups) < 0 && !(errno == EPERM && u->uid == 0))
 		return -1;
@@ -363,7 +368,7 @@ int exec_spawn(struct exec *x, int cgroup_fd, struct den_err *err)
 	auto_strv env = NULL;
 	auto_free char **argv = make_argv(x->spec.argv);
 	struct launch l = { .spec = &x->spec, .user = &user, .stdio = { -1, -1, -1 },
-		.cgroup_fd = cgroup_fd, .argv = argv + 1 };
+		.cgroup_fd = cgroup_fd, .argv = argv + 1, .one_id = x->init->one_id };
 	pid_t pid;
 	int r;
 

@@ -47,6 +47,7 @@ static void put_process(struct launch *l, struct json *j)
 	snprintf(text, sizeof(text), "%llu", (unsigned long long)(pids ? MIN(pids, GVISOR_PIDS) : GVISOR_PIDS));
 	json_str(j, NULL, text);
 	json_str(j, NULL, l->plan->boot_id);
+	json_str(j, NULL, l->plan->ids == IDS_SINGLE ? "one" : "many");
 	json_close(j, ']');
 	json_open(j, "env", '[');
 	json_close(j, ']');
