@@ -26,7 +26,8 @@ static bool is_link_name(const char *path)
 	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	size_t n = strlen(CRIU_LINK);
 
-	return !strncmp(name, CRIU_LINK, n) && name[n] && strspn(name + n, "0123456789") == strlen(name + n);
+	return !strncmp(name, CRIU_LINK, n) && name[n] &&
+	       strspn(name + n, "0123456789") == strlen(name + n);
 }
 
 /* In a child, as root of the box, which may have written any of these names. */
@@ -42,8 +43,8 @@ static void remove_all(const char *p, const char *end)
 			return;
 		while (*path == ' ' || *path == '/')
 			path++;
-		if (is_link_name(path) && fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-			st.st_ino == ino)
+		if (is_link_name(path) && fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+			S_ISREG(st.st_mode) && st.st_ino == ino)
 			unlinkat(AT_FDCWD, path, 0);
 	}
 }
