@@ -235,6 +235,8 @@ struct den_box_info {
 	uint64_t restores; /* how often its programs were brought back from disk: /run/den/generation in the box */
 	uint64_t images; /* bytes that its programs, saved by full checkpoints and pauses, take on disk */
 };
+/** den_box_info() - what there is to tell of a box. While its keeper is busy with its programs (saving, loading) for more
+ * than a moment: what is written of it, as den_list() tells it */
 int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err *err);
 /** den_list() - all boxes, oldest first; starts no keeper. @ret: array of @n, den_box_infos_free() */
 int den_list(struct den *d, struct den_box_info **ret, size_t *n, struct den_err *err);

@@ -214,6 +214,11 @@ int den_poll_fd(const struct den_box *box)
 	return loop_fd(box->loop);
 }
 
+static int ms_until(int64_t until)
+{
+	return until ? (int)MAX((until - clock_mono_ns()) / NS_PER_MS, 0) : -1;
+}
+
 static int ask_once(struct den_box *box, uint8_t type, const struct buf *req, int fd,
 	struct reply *r, struct den_err *err)
 {
@@ -225,10 +230,16 @@ static int ask_once(struct den_box *box, uint8_t type, const struct buf *req, in
 		int step;
 
 		box->depth++;
-		step = loop_step(box->loop, -1, err);
+		step = loop_step(box->loop, ms_until(r->until), err);
 		box->depth--;
 		if (step < 0)
 			break;
+		if (!r->done && r->until && clock_mono_ns() >= r->until) {
+			conn_close(&box->conn);
+			box->connected = false;
+			box->reply = NULL;
+			return den_fail(err, DEN_TIMEOUT, ETIMEDOUT, "the box's keeper is busy");
+		}
 		if (r->then && r->data.len) {
 			r->then(&r->data, r->user);
 			r->then = NULL;
@@ -313,6 +324,21 @@ int box_ask_between(struct den_box *box, uint8_t type, const struct buf *req, ui
 	if (be_met(box, err) < 0)
 		return -1;
 	res = ask_once(box, type, req, -1, &r, err);
+	if (res == 0)
+		*out = r.data;
+	else
+		buf_free(&r.data);
+	return res;
+}
+
+int box_ask_soon(struct den_box *box, uint8_t type, int ms, struct buf *out, struct den_err *err)
+{
+	struct reply r = { .until = clock_mono_ns() + ms * NS_PER_MS };
+	int res;
+
+	if (box->reply)
+		return den_fail(err, DEN_CONFLICT, 0, "called from inside a callback");
+	res = ask_once(box, type, NULL, -1, &r, err);
 	if (res == 0)
 		*out = r.data;
 	else

@@ -1,4 +1,5 @@
 /* Answers that are lists: what boxes, processes and the machine are like. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,8 +7,9 @@
 #include "mem.h"
 #include "strv.h"
 
-/* ---- box info ---- */
+#define BUSY_MS 2000 /* a keeper that answers no question for so long saves or loads programs */
 
+/* ---- box info ---- */
 
 static void info_fill(struct den_box_info *p, const struct box_info *i, struct den_mount *mounts)
 {
@@ -116,12 +118,53 @@ void den_box_infos_free(struct den_box_info *infos, size_t n)
 	free(infos);
 }
 
+/* What is written of a box, whose keeper need not be asked for it. */
+static int info_written(struct den_box *box, struct buf *out, struct den_err *err)
+{
+	auto_buf all = { 0 };
+	struct wire_reader rd;
+	struct wire_value v;
+
+	if (clerk_ask(box->d, WM_LIST, NULL, WM_LIST, &all, err) < 0)
+		return -1;
+	rd = wire_reader(all.p, all.len);
+	while (wire_next(&rd, &v, NULL) > 0) {
+		struct box_info i = { 0 };
+		bool found;
+
+		if (v.tag != F_RECORD || box_info_get(v.p, v.len, &i, NULL) < 0)
+			continue;
+		found = i.spec.id && !strcmp(i.spec.id, box->id.s);
+		box_info_free(&i);
+		if (found) {
+			wire_put_bytes(out, F_RECORD, v.p, v.len);
+			return 0;
+		}
+	}
+	return den_fail(err, DEN_NOT_FOUND, 0, "no box '%s'; 'den ls' lists them", box->id.s);
+}
+
+/* A keeper that saves or loads programs hears nobody. Whoever only looks need not wait for that. */
+static int info_soon(struct den_box *box, struct buf *out, struct den_err *err)
+{
+	struct den_err unheard;
+
+	err = err ? err : &unheard;
+	if (box->owner || box->d->dial || !list_empty(&box->execs)) /* its connection is needed */
+		return box_ask(box, WM_INFO, NULL, 0, out, err);
+	if (box_ask_soon(box, WM_INFO, BUSY_MS, out, err) == 0)
+		return 0;
+	if (err->sys == ETIMEDOUT)
+		return info_written(box, out, err);
+	return err->sys == EPIPE ? box_ask(box, WM_INFO, NULL, 0, out, err) : -1;
+}
+
 int den_box_info(struct den_box *box, struct den_box_info **ret, struct den_err *err)
 {
 	auto_buf out = { 0 };
 	size_t n;
 
-	if (box_ask(box, WM_INFO, NULL, 0, &out, err) < 0 || infos_read(&out, ret, &n, err) < 0)
+	if (info_soon(box, &out, err) < 0 || infos_read(&out, ret, &n, err) < 0)
 		return -1;
 	if (n == 1)
 		return 0;

@@ -26,6 +26,7 @@ struct reply {
 	struct den_err err;
 	struct buf data; /* fields of OK, and of the frames before it */
 	uint8_t more;	 /* type of frames that carry a part of the answer; 0: none */
+	int64_t until;	 /* of the monotonic clock: not waited for longer, and the connection ends; 0: for ever */
 	void (*then)(const struct buf *part, void *user); /* not NULL: gets the first of them */
 	void *user;
 };
@@ -93,6 +94,8 @@ int box_take_conn(struct den_box *box, int fd, struct den_err *err);
 int spec_from(const struct den_box_spec *in, const char *from, bool full, struct buf *out, struct den_err *err);
 int read_id(const struct buf *b, struct box_id *ret, struct den_err *err); /* F_ID of an answer */
 /* Sends a request and waits; *out (may be NULL) gets the answer's fields. */
+/* Without an answer within that time DEN_TIMEOUT, and the connection is closed: of a handle that needs it no longer. */
+int box_ask_soon(struct den_box *box, uint8_t type, int ms, struct buf *out, struct den_err *err);
 int box_ask(struct den_box *box, uint8_t type, const struct buf *req, uint8_t more, struct buf *out,
 	struct den_err *err);
 /* Likewise; then() is called once, between the request and its answer, when a frame of type `more` has come, with what it

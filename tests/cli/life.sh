@@ -770,3 +770,20 @@ test_apt_get_installs_inside() {
 	want_rc 0
 	want_out_has 'Hello, world'
 }
+
+# A keeper that saves or loads the programs of a large box is as deaf as one that is stopped.
+#@ root user
+test_a_box_whose_keeper_is_busy_can_be_looked_at() {
+	local b k t
+	b=$(den create --name looked-at)
+	k=$(field "$b" keeper_pid)
+	kill -STOP "$k"
+	t=$(now_ms)
+	try timeout 20 "$DEN" inspect --json looked-at
+	t=$(($(now_ms) - t))
+	kill -CONT "$k"
+	want_rc 0
+	want_out_has "\"id\":\"$b\".*\"state\":\"running\""
+	at_most "ms" "$t" 10000
+	is "the same one" "$(field "$b" keeper_pid)" "$k"
+}
