@@ -2,9 +2,11 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "enter.h"
 #include "fd.h"
 #include "kit_cgroup.h"
 #include "pages.h"
@@ -115,4 +117,30 @@ TEST(pages_are_loaded_into_the_box_and_nobody_else)
 	end(in, ask_in);
 	end(out, ask_out);
 	box_end(cg);
+}
+
+TEST(who_enters_as_root_dies_with_its_parent_and_is_not_looked_into)
+{
+	auto_fd box = -1;
+	pid_t in, kid;
+	int ask, status;
+
+	if (geteuid() != 0)
+		SKIP("programs are loaded by root alone");
+	in = start(NULL, true, &ask);
+	box = (int)syscall(SYS_pidfd_open, in, 0);
+	CHECK(box >= 0);
+	kid = fork();
+	if (kid == 0) {
+		int dies = 0;
+
+		if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) < 0 || enter_as_root(box, 0) < 0)
+			_exit(1);
+		_exit(prctl(PR_GET_PDEATHSIG, &dies, 0, 0, 0) < 0 || dies != SIGKILL ? 2 :
+			prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 0			     ? 3 :
+			getuid() != 0						     ? 4 :
+										       0);
+	}
+	CHECK(waitpid(kid, &status, 0) == kid && status == 0);
+	end(in, ask);
 }

@@ -1,5 +1,6 @@
 #include "enter.h"
 
+#include <errno.h>
 #include <grp.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -7,9 +8,22 @@
 
 int enter_as_root(int box, unsigned also)
 {
+	pid_t parent = getppid();
+	int dies = 0;
+
 	/* first: from the moment it is in the user namespace, root there could trace it. Undumpable, only who could trace the
 	 * keeper can */
-	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || setns(box, (int)(CLONE_NEWUSER | also)) < 0)
+	if (prctl(PR_GET_PDEATHSIG, &dies, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+		setns(box, (int)(CLONE_NEWUSER | also)) < 0)
 		return -1;
-	return setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0 ? -1 : 0;
+	if (setresgid(0, 0, 0) < 0 || setgroups(0, NULL) < 0 || setresuid(0, 0, 0) < 0)
+		return -1;
+	/* who changes ids has what fs.suid_dumpable says instead, and outlives its parent */
+	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, dies, 0, 0, 0) < 0)
+		return -1;
+	if (dies && getppid() != parent) {
+		errno = EINTR;
+		return -1;
+	}
+	return 0;
 }
