@@ -42,6 +42,7 @@ struct proc {
 };
 
 struct pages {
+	struct cgroup *cg;
 	struct hide *hide;
 	struct proc *procs;
 	size_t n_procs;
@@ -265,10 +266,11 @@ static int copy_part(void *user, size_t part, int who)
 
 /* ---- from outside ---- */
 
-static struct pages *pages_new(int dirfd)
+static struct pages *pages_new(struct cgroup *cg, int dirfd)
 {
 	struct pages *p = mem_zalloc(sizeof(*p));
 
+	p->cg = cg;
 	p->dirfd = dirfd;
 	p->out = -1;
 	p->hosts = mem_alloc(PIECES_MAX * sizeof(*p->hosts));
@@ -279,7 +281,7 @@ static struct pages *pages_new(int dirfd)
 
 int pages_begin(struct cgroup *cg, int dirfd, int memfd, bool lend, struct pages **ret, struct den_err *err)
 {
-	struct pages *p = pages_new(dirfd);
+	struct pages *p = pages_new(cg, dirfd);
 	struct den_err why;
 
 	*ret = NULL;
@@ -326,6 +328,23 @@ bool pages_lent(const struct pages *p)
 	return p->lend && p->hide->used;
 }
 
+/* The box is held, and nobody in it can make a process: a number that is in its group is that of the one we know. */
+static int still_there(const struct pages *p, const struct lender *v, size_t n, struct den_err *err)
+{
+	auto_free pid_t *pids = NULL;
+	size_t n_pids, k;
+
+	if (cgroup_pids(p->cg, &pids, &n_pids, err) < 0)
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		for (k = 0; k < n_pids && pids[k] != v[i].pid; k++)
+			;
+		if (k == n_pids)
+			return den_fail(err, DEN_CONFLICT, 0, "a process of the box died while it was held");
+	}
+	return 0;
+}
+
 /* Who has it, of those whose pages are in the table. */
 static int write_lenders(struct pages *p, const struct piece *v, size_t n, struct den_err *err)
 {
@@ -344,7 +363,8 @@ static int write_lenders(struct pages *p, const struct piece *v, size_t n, struc
 			return den_fail(err, DEN_CONFLICT, 0, "a process of the box died while it was held");
 		all[n_all++] = l;
 	}
-	return lent_write(p->dirfd, all, n_all, err);
+	/* after that: else it could be another's who got the number */
+	return still_there(p, all, n_all, err) < 0 ? -1 : lent_write(p->dirfd, all, n_all, err);
 }
 
 static void drop_files(int dirfd)
