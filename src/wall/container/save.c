@@ -335,7 +335,7 @@ int container_save(struct wall_box *b, const struct plan *p, struct wall_saving 
 			(void)cgroup_freeze(b->cg, false, NULL);
 		return den_wrap(err, "save");
 	}
-	s->lent = v.lent;
+	s->lent = v.lent && notes.pages; /* else nothing of it is wanted, and nobody would come for it */
 	tell_lost(&v);
 	s->frozen_ns = images_frozen_ns(s->dirfd);
 	s->runtime = mem_alloc(40);
