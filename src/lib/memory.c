@@ -148,10 +148,12 @@ static int fork_lent(struct den_box *box, struct den_box *fork, const struct den
 		*err = b.err;
 		return -1;
 	}
-	/* A fork that is there is there, whatever became of the other since: who asks for that one hears of it. */
-	if (r < 0 && b.result == 0)
+	/* A fork that is there is there, whatever became of the other since: who asks for that one hears of it. If it was its
+	 * keeper that died, the box is still held, and the next one lets it go. */
+	if (r < 0 && b.result == 0) {
+		(void)box_ask(box, WM_HELLO, NULL, 0, NULL, err);
 		*saved = mem_new(struct den_saved);
-	else if (r < 0 || saved_read(&out, saved, err) < 0)
+	} else if (r < 0 || saved_read(&out, saved, err) < 0)
 		return -1;
 	return b.result;
 }

@@ -130,3 +130,47 @@ test_a_loan_that_ended_too_soon_is_made_good_by_a_copy() {
 	goes_on "$f" "the fork"
 	goes_on "$b" "the box"
 }
+
+# works PID: it has used processor time since it was looked at last
+works() {
+	local t
+	t=$(awk '{ print $14 + $15 }' "/proc/$1/stat")
+	[ "$t" -gt "${worked:-$t}" ] || { worked=${worked:-$t}; return 1; }
+}
+
+# A keeper that dies before it lets the box go leaves it held: nobody has to ask for the box for it to go on.
+#@ root
+test_a_box_whose_keeper_died_when_it_had_lent_goes_on_by_itself() {
+	local b pid worked=
+	can_lend
+	b=$(box)
+	writer "$b"
+	pid=$(pgrep -P "$(field "$b" init_pid)" python3)
+	drop_keeper "$b"
+	try env DEN_TEST=kill:lent timeout 60 "$DEN" fork --full "$b"
+	[ "$rc" = 0 ] || fail "$err"
+	works "$pid" || :
+	soon 5 works "$pid" || fail "it is held: $(cat "/proc/$pid/wchan")"
+	goes_on "$out" "the fork"
+}
+
+# Memory that need not be kept (MAP_DROPPABLE) is not lent: nobody comes for it.
+#@ root
+test_a_fork_does_not_wait_for_memory_that_is_not_kept() {
+	local b began took
+	can_lend
+	[ "$(uname -m)" = x86_64 ] || skip "numbers of system calls are those of x86_64"
+	b=$(box)
+	# nothing else of it is large enough to be lent: mmap(), and read() into that
+	den exec --detach "$b" -- /usr/bin/perl -e '
+$m = syscall(9, 0, 64 << 20, 3, 0x28, -1, 0);
+open($z, "<", "/dev/zero");
+open($f, ">", "/passes") && print $f "." if $m > 0 && syscall(0, fileno($z), $m, 64 << 20) == 64 << 20;
+close($f);
+sleep(1000)' >/dev/null
+	soon 10 den exec "$b" -- test -s /passes || skip "this kernel has no MAP_DROPPABLE"
+	began=$(date +%s%N)
+	timeout 60 "$DEN" fork --full "$b" >/dev/null
+	took=$((($(date +%s%N) - began) / 1000000))
+	[ "$took" -lt 4500 ] || fail "it took $took ms"
+}
