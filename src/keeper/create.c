@@ -145,7 +145,11 @@ static int create_load(struct keeper *k, struct den_err *err)
 	if (box_id_parse(id, &other, err) < 0 || box_announce(k, err) < 0)
 		return -1;
 	k->announced = false;
-	return memory_load(k, &other, strtoull(at + 1, NULL, 10), err);
+	if (memory_load(k, &other, strtoull(at + 1, NULL, 10), err) == 0)
+		return 0;
+	if (err->code == DEN_NOT_FOUND)
+		err->sys = ESTALE; /* images of a loan that is over are gone: whoever asked can have a copy made */
+	return -1;
 }
 
 int create_build(struct keeper *k, struct den_err *err)

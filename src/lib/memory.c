@@ -201,8 +201,8 @@ int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box
 		return -1;
 	if (now)
 		r = fork_now(box, over, ret, &s, err);
-	/* these: it took too long for those who were held. Then from a copy */
-	if (now && r < 0 && err->sys != ESTALE && err->code != DEN_NOT_FOUND)
+	/* ESTALE: it took too long for those who were held. Then from a copy */
+	if (now && r < 0 && err->sys != ESTALE)
 		return -1;
 	if (r < 0)
 		r = full_point(box, ref, &from, &s, err) < 0 ? -1 : 1;

@@ -174,3 +174,17 @@ sleep(1000)' >/dev/null
 	took=$((($(date +%s%N) - began) / 1000000))
 	[ "$took" -lt 4500 ] || fail "it took $took ms"
 }
+
+# What is wrong with a fork for another reason is told at once: the box is not held for a copy as well.
+#@ root
+test_a_fork_that_cannot_be_is_tried_once() {
+	local b
+	can_lend
+	b=$(box)
+	writer "$b"
+	try timeout 60 "$DEN" fork --full --policy nobodys "$b"
+	[ "$rc" != 0 ] || fail "it went well"
+	want_err_has "no policy 'nobodys'"
+	is checkpoints "$(den log --json "$b" | grep -o '"for a fork"' | wc -l)" 1
+	goes_on "$b" "the box"
+}
