@@ -339,10 +339,11 @@ test_placeholder_in_bytes_that_are_no_http_is_blocked() {
 	local b
 	secrets_up
 	b=$(keyed --allow a.test:7000 --allow "$PUB2:9999/udp" --allow "$PUB2:7000" --allow a.test:22022:raw)
-	inside "$b" sh -c 'printf "hello\n" | nc -N -w 2 a.test 7000'
+	# without -N, which loses the answer behind gVisor (docs/walls.md)
+	inside "$b" sh -c 'printf "hello\n" | nc -w 2 a.test 7000'
 	want_out hello
 	: >"$KIT/log"
-	inside "$b" sh -c 'printf "first %s\n" "$KEY" | nc -N -w 2 a.test 7000'
+	inside "$b" sh -c 'printf "first %s\n" "$KEY" | nc -w 2 a.test 7000'
 	not grep -q first <<<"$out"
 	inside "$b" sh -c "printf 'first %s\n' \"\$KEY\" | nc -N -w 2 $PUB2 7000"
 	inside "$b" sh -c 'printf "first %s\n" "$KEY" | nc -N -w 2 a.test 22022'
