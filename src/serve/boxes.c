@@ -241,6 +241,29 @@ int boxes_fork_full(struct req *r, struct den_box *box, const char *ref, const s
 	return fork_box(r, box, ref, over, ret, saved, err);
 }
 
+int boxes_fork_point(struct req *r, struct den_box *box, struct den_saved **ret, struct den_err *err)
+{
+	const struct who *w = req_who(r);
+	struct den_box_info *info;
+	struct index_use use;
+	char owner[64];
+	int res;
+
+	if (den_box_info(box, &info, err) < 0)
+		return -1;
+	use = (struct index_use){ 1, info->cpu_milli, info->memory, info->disk };
+	owner_text(w, owner);
+	res = fork_check(&w->quota, info, err) < 0 || reserve(r, owner, &use, err) < 0 ? refused(r) : 0;
+	if (res == 0) {
+		turnstile_enter(&making, w->org);
+		res = den_box_fork_point(box, ret, err);
+		turnstile_leave(&making, w->org);
+		index_reserved(w, &use, NULL, NULL, NULL);
+	}
+	den_box_infos_free(info, 1);
+	return res;
+}
+
 int boxes_delete(struct req *r, struct den_box *box, struct den_err *err)
 {
 	char id[21];

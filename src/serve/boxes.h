@@ -23,6 +23,8 @@ int boxes_fork_as(struct req *r, struct den_box *box, const char *ref, const str
 /* With its programs (den_box_fork_full()). den_saved_free() *saved */
 int boxes_fork_full(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
 	struct den_box **ret, struct den_saved **saved, struct den_err *err);
+/* For several of them (den_box_fork_point()): not if there is no room for one. */
+int boxes_fork_point(struct req *r, struct den_box *box, struct den_saved **ret, struct den_err *err);
 /* Deletes with force, ends streams of it (REQ_KICK). */
 int boxes_delete(struct req *r, struct den_box *box, struct den_err *err);
 /* who's boxes, fresh. den_box_infos_free() */

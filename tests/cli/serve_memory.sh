@@ -405,3 +405,22 @@ test_mcp_is_refused_in_words() {
 	api_json POST /sandboxes '{"templateID":"base","mcp":{"github":{}}}' -H "X-API-Key: $KEY"
 	want_code 201
 }
+
+# Several forks are of one instant, for which the programs are saved first: not for who may have none of them.
+#@ root
+test_who_may_have_no_fork_has_nothing_saved_for_it() {
+	local id
+	can_save
+	serve_start
+	KEY=$(new_key --org few --boxes 1)
+	api_json POST /v1/boxes '{"name":"b"}'
+	want_code 201
+	id=$(j 'v["id"]')
+	api_json POST /v1/boxes/b/fork '{"full":true,"count":2}'
+	want_code 403
+	has "$out" 'allows 1 box'
+	api_json POST "/sandboxes/$id/fork" '{"count":2}'
+	has "$out" 'allows 1 box'
+	is 'what was saved for a fork' "$("$DEN" log --json "$id" | grep -c 'for a fork')" 0
+	is 'boxes that are there' "$("$DEN" ls --json | grep -c '"id"')" 1
+}

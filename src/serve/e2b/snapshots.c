@@ -214,7 +214,7 @@ struct forking {
 	struct den_box *box;
 	const struct den_box_info *i;
 	uint64_t timeout_s;
-	bool files, several; /* files: alone */
+	bool files, several, made; /* files: alone; made: there is one already */
 	char ref[24]; /* the instant that all of them are of; "": not yet */
 };
 
@@ -226,7 +226,7 @@ static int fork_full(struct req *r, struct forking *f, const struct den_box_spec
 	if (f->several && !*f->ref) {
 		auto_saved *point = NULL;
 
-		if (den_box_fork_point(f->box, &point, err) < 0)
+		if (boxes_fork_point(r, f->box, &point, err) < 0)
 			return -1;
 		snprintf(f->ref, sizeof(f->ref), "%llu", (unsigned long long)point->number);
 	}
@@ -261,12 +261,13 @@ static json_t *fork_one(struct req *r, struct forking *f)
 
 	if (!f->files) {
 		res = fork_full(r, f, &over, &made, &err);
-		f->files = res < 0 && err.code == DEN_UNSUPPORTED && !*f->ref;
+		f->files = res < 0 && err.code == DEN_UNSUPPORTED && !f->made;
 	}
 	if (f->files)
 		res = fork_files(r, f, &over, &made, &err);
 	if (res < 0)
 		return fork_failure(r, &err);
+	f->made = true;
 	return json_pack("{s:o}", "sandbox",
 		e2b_sandbox_json(den_box_id(made), id ? id : f->i->template_name,
 			traffic && !strcmp(traffic, "private")));

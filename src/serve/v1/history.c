@@ -212,7 +212,7 @@ static int fork_make(struct req *r, const struct fork_args *a, const struct den_
 	if (!a->full)
 		return boxes_fork_as(r, f->box, f->ref, over, ret, err);
 	if (a->count > 1 && !f->number[0] && (!f->ref || !strcmp(f->ref, "now"))) {
-		if (den_box_fork_point(f->box, &f->saved, err) < 0)
+		if (boxes_fork_point(r, f->box, &f->saved, err) < 0)
 			return -1;
 		snprintf(f->number, sizeof(f->number), "%llu", (unsigned long long)f->saved->number);
 		f->ref = f->number;
