@@ -165,7 +165,6 @@ int den_box_fork_point(struct den_box *box, struct den_saved **ret, struct den_e
 	return full_point(box, "now", &from, ret, err);
 }
 
-/* 0: made; 1: of what is in the images, with *saved; -1 */
 static int fork_now(struct den_box *box, const struct den_box_spec *over, struct den_box **ret, struct den_saved **saved,
 	struct den_err *err)
 {
@@ -179,19 +178,31 @@ static int fork_now(struct den_box *box, const struct den_box_spec *over, struct
 	wire_put_str(&req, F_ID, box->id.s);
 	conn_send_buf(&fork->conn, WM_EXPECT, 0, &req);
 	r = fork_lent(box, fork, over, saved, err);
-	if (r == 0) {
-		*ret = fork;
-		return 0;
+	if (r > 0) {
+		auto_free char *from = from_of(box, (*saved)->number);
+
+		r = box_fork_in(fork, from, true, over, err);
 	}
-	den_box_close(fork);
+	if (r == 0)
+		*ret = fork;
+	else
+		den_box_close(fork);
 	return r;
+}
+
+/* Of what has been saved, or is first. */
+static int fork_saved(struct den_box *box, const char *ref, const struct den_box_spec *over, struct den_box **ret,
+	struct den_saved **saved, struct den_err *err)
+{
+	auto_free char *from = NULL;
+
+	return full_point(box, ref, &from, saved, err) < 0 ? -1 : box_create_from(box->d, from, true, over, ret, err);
 }
 
 int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box_spec *over,
 	struct den_box **ret, struct den_saved **saved, struct den_err *err)
 {
 	bool now = !ref || !*ref || !strcmp(ref, "now");
-	auto_free char *from = NULL;
 	struct den_saved *s = NULL;
 	struct den_err unheard;
 	int r = -1;
@@ -202,14 +213,11 @@ int den_box_fork_full(struct den_box *box, const char *ref, const struct den_box
 	if (now)
 		r = fork_now(box, over, ret, &s, err);
 	/* ESTALE: it took too long for those who were held. Then from a copy */
-	if (now && r < 0 && err->sys != ESTALE)
-		return -1;
-	if (r < 0)
-		r = full_point(box, ref, &from, &s, err) < 0 ? -1 : 1;
-	else if (r > 0)
-		from = from_of(box, s->number);
-	if (r > 0)
-		r = box_create_from(box->d, from, true, over, ret, err);
+	if (!now || (r < 0 && err->sys == ESTALE)) {
+		den_saved_free(s);
+		s = NULL;
+		r = fork_saved(box, ref, over, ret, &s, err);
+	}
 	if (r == 0 && saved)
 		*saved = mem_take(&s);
 	den_saved_free(s);
