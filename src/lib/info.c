@@ -150,7 +150,7 @@ static int info_soon(struct den_box *box, struct buf *out, struct den_err *err)
 	struct den_err unheard;
 
 	err = err ? err : &unheard;
-	if (box->owner || box->d->dial || !list_empty(&box->execs)) /* its connection is needed */
+	if (box->owner || box->forks || box->d->dial || !list_empty(&box->execs)) /* its connection is needed */
 		return box_ask(box, WM_INFO, NULL, 0, out, err);
 	if (box_ask_soon(box, WM_INFO, BUSY_MS, out, err) == 0)
 		return 0;

@@ -39,6 +39,7 @@ struct den_box {
 	bool connected, lost;
 	bool owner; /* made it as a throwaway: must say so again to a new keeper */
 	bool deleted;
+	bool forks; /* the keeper keeps images for forks as long as we are connected */
 	pid_t keeper; /* our child; 0: none of ours */
 	struct list execs, done; /* den_exec, running and ended, until the caller lets go */
 	uint32_t next_chan;

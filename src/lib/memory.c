@@ -113,6 +113,7 @@ static int full_point(struct den_box *box, const char *ref, char **ret_from,
 		return -1;
 	*ret_from = from_of(box, s->number);
 	*saved = s;
+	box->forks = true;
 	return 0;
 }
 
