@@ -311,7 +311,8 @@ static int save_stay(struct keeper *k, const char *message, bool passing, struct
 			(void)k->ops->freeze(&k->wall, true, &ignored);
 		return -1;
 	}
-	*s = (struct save){ .k = k, .number = k->row.next, .passing = passing, .w.lend = borrower, .dir = -1 };
+	*s = (struct save){ .k = k, .number = k->row.next, .passing = passing, .dir = -1 };
+	s->w.lend = borrower && k->pool && k->pool->kind == POOL_BTRFS; /* else the fork's files take as long as there are */
 	tell_large(k);
 	r = save_images(s, true, err);
 	if (r == 0)
