@@ -187,6 +187,9 @@ static int create_claimed(struct keeper *k, struct client *owner, struct den_err
 		 * such a box's whole life. */
 		k->late_row.cb = late_row_cb;
 		loop_timer_set(k->loop, &k->late_row, clock_mono_ns() + ROW_LATE_MS * NS_PER_MS);
+	} else if (client_went(owner)) {
+		/* Nobody will hear of it; who asks again shall find all that was made for him, or nothing. */
+		return den_fail(err, DEN_CONFLICT, ECANCELED, "nobody waits for it any more");
 	} else if (listen_for_clients(k, err) < 0 || create_row(k, err) < 0) {
 		return -1;
 	}

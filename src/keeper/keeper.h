@@ -142,6 +142,7 @@ struct keeper {
 /* One field of a request; the others are ignored. */
 uint64_t field_u64(const struct wire_frame *f, uint16_t tag, uint64_t otherwise);
 int field_str(const struct wire_frame *f, uint16_t tag, size_t max, char **ret, struct den_err *err);
+bool client_went(const struct client *c); /* it was interrupted, or its connection broke */
 void client_drop(struct client *c);
 void client_free(struct client *c);
 void client_handle(struct client *c, const struct wire_frame *f);

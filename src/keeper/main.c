@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,13 @@ static void idle_cb(struct loop_timer *t)
 
 	if (list_empty(&k->clients))
 		mem_idle();
+}
+
+bool client_went(const struct client *c)
+{
+	struct pollfd p = { .fd = c->conn.src.fd, .events = POLLRDHUP };
+
+	return c->conn.dead || (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)));
 }
 
 void client_drop(struct client *c)

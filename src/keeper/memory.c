@@ -11,7 +11,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -101,13 +100,11 @@ struct save {
 	int dir; /* of the images; -1: not made */
 };
 
-/* Who asked for it went away: the program was interrupted, or its connection broke. */
 static bool is_gone(void *user)
 {
 	const struct client *c = ((struct save *)user)->k->asking;
-	struct pollfd p = { .fd = c ? c->conn.src.fd : -1, .events = POLLRDHUP };
 
-	return c && (c->conn.dead || (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR))));
+	return c && client_went(c);
 }
 
 static int is_wanted(struct save *s, struct den_err *err)
