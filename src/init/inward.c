@@ -35,6 +35,8 @@ struct lane {
 	char *p;
 	size_t at, len;
 	bool eof, shut;
+	bool used; /* something went this way */
+	bool drop; /* nobody takes it any more: it is read and thrown away */
 };
 
 struct way {
@@ -118,18 +120,27 @@ static int fill(struct lane *l, int from)
 	return 0;
 }
 
+/* -1: the other end is */
+static int pass(struct lane *l, int to)
+{
+	ssize_t n = l->drop ? (ssize_t)l->len : send(to, l->p + l->at, l->len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	l->at += (size_t)n;
+	l->len -= (size_t)n;
+	l->used = l->used || n > 0;
+	return 0;
+}
+
 static int lane_move(struct lane *l, int from, int to)
 {
 	for (int i = 0; i < ROUNDS && !l->shut; i++) {
-		if (!l->len && !l->eof && (fill(l, from) < 0))
+		if (!l->len && !l->eof && fill(l, from) < 0)
 			return -1;
 		if (l->len) {
-			ssize_t n = send(to, l->p + l->at, l->len, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-			if (n < 0 && errno != EAGAIN && errno != EINTR)
+			if (pass(l, to) < 0)
 				return -1;
-			l->at += n > 0 ? (size_t)n : 0;
-			l->len -= n > 0 ? (size_t)n : 0;
 			if (l->len)
 				break;
 		} else if (!l->eof) {
@@ -154,10 +165,36 @@ static uint32_t wanted(const struct lane *from_here, const struct lane *to_here)
 	return e ? e : EPOLLET; /* one that hung up is reported though nobody asks: once is enough */
 }
 
+/*
+ * A service may answer and close before it has read all: that breaks what goes to it, not what it said. What still
+ * comes for it is dropped, its answer goes out, and then the end; not a reset, which would overtake the answer.
+ */
+static int way_both(struct way *w)
+{
+	struct lane *in = &w->lane[0], *out = &w->lane[1];
+
+	if (lane_move(in, w->side[0].fd, w->side[1].fd) < 0) {
+		if (in->drop || !in->len) /* it is the end outside that broke */
+			return -1;
+		in->drop = true;
+		in->len = 0;
+	}
+	if (lane_move(out, w->side[1].fd, w->side[0].fd) < 0) {
+		if (out->len || out->eof || !out->used)
+			return -1;
+		in->drop = true;
+		in->len = 0;
+		out->eof = out->shut = true;
+		shutdown(w->side[0].fd, SHUT_WR);
+	}
+	if (in->drop && out->shut && !w->patience.when)
+		loop_timer_set(w->in->loop, &w->patience, clock_mono_ns() + KNOCK_NS);
+	return 0;
+}
+
 static void way_move(struct way *w)
 {
-	if (lane_move(&w->lane[0], w->side[0].fd, w->side[1].fd) < 0 ||
-		lane_move(&w->lane[1], w->side[1].fd, w->side[0].fd) < 0) {
+	if (way_both(w) < 0) {
 		way_end(w, true);
 		return;
 	}

@@ -67,3 +67,30 @@ while (x := c.recv(65536)): r += x
 assert r == d[::-1], (len(r), len(d))
 PY
 }
+
+#@ root user
+test_an_answer_to_what_was_not_read_arrives() {
+	local b url
+	b=$(den create)
+	den exec -d "$b" -- /usr/bin/python3 -c '
+import socket
+s = socket.create_server(("127.0.0.1", 5000), backlog=16)
+while True:
+    c = s.accept()[0]
+    c.recv(1000); c.sendall(b"too much"); c.close()' >/dev/null
+	sleep 0.5
+	url=$(den port "$b" 5000)
+	/usr/bin/python3 - "${url#http://127.0.0.1:}" <<'PY'
+import socket, sys
+for i in range(20):
+    c = socket.create_connection(("127.0.0.1", int(sys.argv[1].rstrip("/"))), 20)
+    r = b""
+    try:
+        for _ in range(200): c.sendall(b"x" * 100000)
+    except OSError: pass
+    try:
+        while (x := c.recv(1000)): r += x
+    except OSError: pass
+    assert r == b"too much", (i, r)
+PY
+}
