@@ -146,6 +146,7 @@ bool client_went(const struct client *c); /* it was interrupted, or its connecti
 void client_drop(struct client *c);
 void client_free(struct client *c);
 void client_handle(struct client *c, const struct wire_frame *f);
+void client_refuse(struct client *c, const struct wire_frame *f, const struct den_err *why);
 void keeper_leave_if_done(struct keeper *k);
 
 /* work.c. Does work on the box's files; while it takes its time others are served, if work_run() is above. */
