@@ -192,6 +192,22 @@ static int fork_check(const struct quota *q, const struct den_box_info *i, struc
 		"fork it with a key without that quota, or make a box with limits");
 }
 
+/* There is room for one: what it takes is reserved until index_reserved(). *info is to be freed. */
+static int fork_reserve(struct req *r, struct den_box *box, char owner[static 64], struct den_box_info **info,
+	struct index_use *use, struct den_err *err)
+{
+	const struct who *w = req_who(r);
+
+	if (den_box_info(box, info, err) < 0)
+		return -1;
+	*use = (struct index_use){ 1, (*info)->cpu_milli, (*info)->memory, (*info)->disk };
+	owner_text(w, owner);
+	if (fork_check(&w->quota, *info, err) == 0 && reserve(r, owner, use, err) == 0)
+		return 0;
+	den_box_infos_free(*info, 1);
+	return refused(r);
+}
+
 /* saved NULL: files alone */
 static int fork_box(struct req *r, struct den_box *box, const char *ref, const struct den_box_spec *over,
 	struct den_box **ret, struct den_saved **saved, struct den_err *err)
@@ -203,10 +219,8 @@ static int fork_box(struct req *r, struct den_box *box, const char *ref, const s
 	char owner[64];
 	int res;
 
-	if (den_box_info(box, &info, err) < 0)
+	if (fork_reserve(r, box, owner, &info, &use, err) < 0)
 		return -1;
-	use = (struct index_use){ 1, info->cpu_milli, info->memory, info->disk };
-	owner_text(w, owner);
 	s.owner = owner;
 	s.quota = w->quota.disk;
 	/* who gave the box a time did not mean its copies to live for ever */
@@ -218,13 +232,10 @@ static int fork_box(struct req *r, struct den_box *box, const char *ref, const s
 		s.idle_ms = info->idle_ms;
 		s.on_idle = info->on_idle;
 	}
-	res = fork_check(&w->quota, info, err) < 0 || reserve(r, owner, &use, err) < 0 ? refused(r) : 0;
-	if (res == 0) {
-		turnstile_enter(&making, w->org);
-		res = saved ? den_box_fork_full(box, ref, &s, ret, saved, err) : den_box_fork_as(box, ref, &s, ret, err);
-		turnstile_leave(&making, w->org);
-		index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels ? s.labels : info->labels);
-	}
+	turnstile_enter(&making, w->org);
+	res = saved ? den_box_fork_full(box, ref, &s, ret, saved, err) : den_box_fork_as(box, ref, &s, ret, err);
+	turnstile_leave(&making, w->org);
+	index_reserved(w, &use, res < 0 ? NULL : den_box_id(*ret), s.name, s.labels ? s.labels : info->labels);
 	den_box_infos_free(info, 1);
 	return res;
 }
@@ -249,17 +260,12 @@ int boxes_fork_point(struct req *r, struct den_box *box, struct den_saved **ret,
 	char owner[64];
 	int res;
 
-	if (den_box_info(box, &info, err) < 0)
+	if (fork_reserve(r, box, owner, &info, &use, err) < 0)
 		return -1;
-	use = (struct index_use){ 1, info->cpu_milli, info->memory, info->disk };
-	owner_text(w, owner);
-	res = fork_check(&w->quota, info, err) < 0 || reserve(r, owner, &use, err) < 0 ? refused(r) : 0;
-	if (res == 0) {
-		turnstile_enter(&making, w->org);
-		res = den_box_fork_point(box, ret, err);
-		turnstile_leave(&making, w->org);
-		index_reserved(w, &use, NULL, NULL, NULL);
-	}
+	turnstile_enter(&making, w->org);
+	res = den_box_fork_point(box, ret, err);
+	turnstile_leave(&making, w->org);
+	index_reserved(w, &use, NULL, NULL, NULL);
 	den_box_infos_free(info, 1);
 	return res;
 }
