@@ -534,6 +534,8 @@ test_who_waits_for_a_child_of_vfork_is_told_of_at_once() {
 	can_save
 	b=$(box)
 	counter "$b"
+	# others that wait, each for a moment, do not hide it
+	den exec --detach "$b" -- sh -c 'while :; do /bin/true; done' >/dev/null
 	den exec --detach "$b" -- python3 -c 'import ctypes, time
 libc = ctypes.CDLL(None)
 open("/begun", "w").close()

@@ -59,34 +59,32 @@ static bool waits(pid_t pid)
 	return found;
 }
 
-static int look(struct cgroup *cg, pid_t *ret, struct den_err *err)
+/* Of these, those that wait; how many. */
+static size_t keep_waiting(pid_t *pids, size_t n)
 {
-	auto_free pid_t *pids = NULL;
-	size_t n;
+	size_t kept = 0;
 
-	*ret = 0;
-	if (cgroup_pids(cg, &pids, &n, err) < 0)
-		return -1;
-	for (size_t i = 0; i < n && !*ret; i++)
+	for (size_t i = 0; i < n; i++)
 		if (waits(pids[i]))
-			*ret = pids[i];
-	return 0;
+			pids[kept++] = pids[i];
+	return kept;
 }
 
 int vfork_none(struct cgroup *cg, struct den_err *err)
 {
+	auto_free pid_t *pids = NULL;
 	char path[40], name[64] = "";
-	pid_t who = 0, before = 0;
+	size_t n;
 
+	if (cgroup_pids(cg, &pids, &n, err) < 0)
+		return -1;
 	for (int i = 0; i < TRIES; i++) {
-		if (look(cg, &who, err) < 0)
-			return -1;
-		if (!who || (before && who != before)) /* another one: they do not wait for long */
+		n = keep_waiting(pids, n);
+		if (!n) /* each of them went on for a moment at least, whoever waits by now */
 			return 0;
-		before = who;
 		nanosleep(&(struct timespec){ .tv_nsec = NAP_NS }, NULL);
 	}
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)who);
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pids[0]);
 	if (file_read_at(AT_FDCWD, path, name, sizeof(name), NULL) == 0)
 		name[strcspn(name, "\n")] = '\0';
 	for (char *p = name; *p; p++) /* the box chose it */
