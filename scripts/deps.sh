@@ -30,8 +30,8 @@ test="$test curl nodejs openssh-client bind9-dnsutils netcat-openbsd iputils-pin
 test="$test python3-yaml python3-ipykernel python3-zmq python3-numpy python3-pandas python3-matplotlib"
 # What looks at the page.
 test="$test chromium"
-# zsh, fish: to complete in them.
-test="$test zsh fish"
+# tmux, vim: programs that are saved while they run. zsh, fish: to complete in them.
+test="$test tmux vim zsh fish"
 fuzz="$build $serve clang libclang-rt-dev"
 vm="$build python3 qemu-system-x86 mmdebstrap e2fsprogs"
 bench="$build $serve python3 wrk bubblewrap crun runc slirp4netns passt socat ripgrep"

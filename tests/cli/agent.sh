@@ -4,8 +4,9 @@
 source "$TESTS/gate/secrets_kit.sh"
 
 # no_registry LOG: is that why it failed?
+# Nobody answers, or one who is not trusted in a box: a company's own gate, say.
 no_registry() {
-	grep -Eqi 'EAI_AGAIN|ENOTFOUND|ETIMEDOUT|ECONNREFUSED|ECONNRESET|network|Could not resolve|Temporary failure|Unable to connect|Cannot initiate' "$1"
+	grep -Eqi 'SELF_SIGNED_CERT|EAI_AGAIN|ENOTFOUND|ETIMEDOUT|ECONNREFUSED|ECONNRESET|network|Could not resolve|Temporary failure|Unable to connect|Cannot initiate' "$1"
 }
 
 #@ root timeout=240
@@ -58,7 +59,9 @@ test_packages_come_from_the_registries_and_nothing_else_does() {
 	b=$(den create --preset registries)
 	# the system's own list; what others added to it may be anywhere
 	if ! timeout 100 "$DEN" exec "$b" -- sh -c 'rm -f /etc/apt/apt.conf.d/*proxy*
-		for f in /etc/apt/sources.list.d/*; do case $f in */debian.sources | */ubuntu.sources) ;; *) rm -f "$f" ;; esac; done
+		if [ -s /etc/apt/sources.list ] || [ -e /etc/apt/sources.list.d/debian.sources ] || [ -e /etc/apt/sources.list.d/ubuntu.sources ]; then
+			for f in /etc/apt/sources.list.d/*; do case $f in */debian.sources | */ubuntu.sources) ;; *) rm -f "$f" ;; esac; done
+		fi
 		apt-get update && { apt-get install -y --no-install-recommends hello || apt-get install -y --reinstall --no-install-recommends hello; }' >log 2>&1; then
 		tail -n 20 log
 		no_registry log && skip 'apt-get cannot reach its mirror here'
