@@ -69,7 +69,7 @@ test_packages_come_from_the_registries_and_nothing_else_does() {
 	fi
 	inside "$b" hello
 	want_out 'Hello, world!'
-	if ! timeout 60 "$DEN" exec "$b" -- sh -c 'mkdir -p /tmp/p && cd /tmp/p && npm install --loglevel=error --no-progress --no-fund --no-audit is-number' >log 2>&1; then
+	if ! timeout 120 "$DEN" exec "$b" -- sh -c 'mkdir -p /tmp/p && cd /tmp/p && npm install --loglevel=error --no-progress --no-fund --no-audit is-number' >log 2>&1; then
 		tail -n 20 log
 		no_registry log && skip 'npm cannot reach its registry here'
 		fail 'npm failed'
