@@ -86,15 +86,20 @@ test_server_that_comes_back_holds_the_ports_of_boxes_on_disk() {
 	is 'and its memory' "$(($(ask) > n))" 1
 }
 
-#@ root timeout=180
-test_box_that_cannot_come_back_sends_away_who_connected() {
-	local b
+# A server, and a box on disk whose images are gone: $b
+unable() {
 	can_save
 	serve_start
 	b=$(den create)
 	counting "$b"
 	den pause --disk "$b" >/dev/null
 	mv "$DEN_STATE/memory/$b" "$TMP/away"
+}
+
+#@ root timeout=180
+test_box_that_cannot_come_back_sends_away_who_connected() {
+	local b
+	unable
 	refused || fail 'it answered'
 	is 'it is on disk' "$(state_of "$b")" paused
 	den rm -f "$b"
@@ -107,12 +112,7 @@ could_not() {
 #@ root timeout=180
 test_box_that_cannot_come_back_rests_before_it_is_tried_again() {
 	local b
-	can_save
-	serve_start
-	b=$(den create)
-	counting "$b"
-	den pause --disk "$b" >/dev/null
-	mv "$DEN_STATE/memory/$b" "$TMP/away"
+	unable
 	# each is sent away in turn, or waits for the next attempt: never one attempt for each
 	for _ in 1 2 3 4 5 6; do
 		curl -sS -m 0.3 "$URL_OF" 2>/dev/null && fail 'it answered'
